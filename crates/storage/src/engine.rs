@@ -11,6 +11,8 @@ use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, NamespaceNo, ObjectKey, Page};
 use crate::limits::CLOCK_TOLERANCE;
+use crate::log::part::{self, LogPart};
+use crate::log::range::{self, Range};
 use crate::log::segment_pool::SegmentPool;
 use crate::log::{Shortage, Transaction, WallTime};
 use crate::objects::ObjectTable;
@@ -18,6 +20,7 @@ use crate::overlay::{Object, Pages};
 use crate::shared::Shared;
 use crate::stored::Stored;
 use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
 use crate::waits::{WaitReason, Waits};
 use crate::wakeup::Wakeup;
 use rustc_hash::FxHashMap;
@@ -38,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) sweep: Mutex<Sweep>,
     /// Wakes the thread that takes checkpoints.
     pub(crate) maintenance: Wakeup,
+    /// Someone waits for a copy of the history. After an opening someone may.
+    pub(crate) copy_is_wanted: AtomicBool,
     pub(crate) waits: Waits,
     pub(crate) stored: Stored,
     /// One repair at a time.
@@ -79,6 +84,7 @@ impl Engine {
             archive,
             archiver,
             maintenance: Wakeup::default(),
+            copy_is_wanted: AtomicBool::new(true),
             waits: Waits::default(),
             stored,
             repairs: Mutex::default(),
@@ -271,9 +277,31 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns when everything up to `lsn` is durable.
+    /// Returns when everything up to `lsn` is durable and, if that is awaited, copied. Without threads it does not wait for
+    /// the copy, which is the caller's work.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        self.shared.log.wait_durable(lsn, !self.shared.threads)
+        let Shared { log, threads, .. } = &*self.shared;
+        if *threads {
+            log.wait_released(lsn)
+        } else {
+            log.wait_durable(lsn, true)
+        }
+    }
+
+    /// See [`crate::Store::log_part`].
+    pub(crate) fn log_part(&self, from: Option<Lsn>, most: usize) -> Result<Option<LogPart>> {
+        let Shared {
+            disk, log, catalog, ..
+        } = &*self.shared;
+        let from = from.unwrap_or_else(|| catalog.current().archived());
+        let durable = log.durable();
+        if from >= durable {
+            return Ok(None);
+        }
+        let Range { first, records } = range::read(&**disk, &self.segments, from, durable, most)?;
+        // A class is in the manifest before its first commit is in the log.
+        let manifest = catalog.current();
+        part::encode(first, &records, &manifest.namespaces).map(Some)
     }
 
     /// Stops the threads.

@@ -11,6 +11,7 @@ use crate::archive::{self, entry, index};
 use crate::delta::{self, Encoded};
 use crate::ident::{Page, ZERO_PAGE};
 use crate::limits::MAX_ARCHIVE_BLOCK_BYTES;
+use crate::log::part;
 use crate::log::record::{self, Header};
 use crate::log::segment::{self, FoundHeader, SegmentHeader};
 use crate::manifest::Manifest;
@@ -18,7 +19,7 @@ use bytes::BufMut;
 use std::path::Path;
 
 /// The decoders that [`decode`] knows.
-pub const DECODERS: usize = 7;
+pub const DECODERS: usize = 8;
 
 /// Reads `bytes` with the decoder of this number (taken modulo the number of decoders) and checks the result.
 pub fn decode(decoder: usize, bytes: &[u8]) {
@@ -29,7 +30,8 @@ pub fn decode(decoder: usize, bytes: &[u8]) {
         3 => manifest(bytes),
         4 => archive_entries(bytes),
         5 => archive_block(bytes),
-        _ => archive_index(bytes),
+        6 => archive_index(bytes),
+        _ => log_part(bytes),
     }
 }
 
@@ -42,6 +44,7 @@ pub fn seal(path: &Path, bytes: &mut Vec<u8>) {
         (Some("log"), _) => seal_segment(bytes),
         (Some("alarms"), _) => alarms::seal_run(bytes),
         (Some("archive"), _) => archive::run::seal(bytes),
+        (Some("tail"), _) => part::seal(bytes),
         _ => {}
     }
 }
@@ -59,6 +62,26 @@ fn record_header(bytes: &[u8]) {
         let mut again = [0; record::HEADER_BYTES];
         header.write(&mut again);
         assert_eq!(Header::read(&again), Some(header));
+    }
+}
+
+fn log_part(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    part::seal(&mut sealed);
+    for bytes in [bytes, &sealed] {
+        let Ok(content) = part::decode(bytes) else {
+            continue;
+        };
+        let written = part::encode(content.first, content.records, &content.namespaces);
+        let written = written.expect("names are text");
+        assert_eq!(written.end, content.end);
+        assert_eq!(part::decode(&written.bytes).ok().as_ref(), Some(&content));
+        let (mut rest, mut at) = (content.records, content.first);
+        while let Some((header, _)) = part::record_at(rest, at) {
+            rest = &rest[header.length..];
+            at = at.advance(header.length);
+        }
+        assert!(at <= content.end);
     }
 }
 

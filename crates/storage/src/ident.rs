@@ -23,6 +23,13 @@ impl Lsn {
     }
 }
 
+impl From<u64> for Lsn {
+    /// The position that [`Lsn::get`] gave as a number.
+    fn from(position: u64) -> Self {
+        Self(position)
+    }
+}
+
 impl fmt::Display for Lsn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

@@ -82,9 +82,10 @@
 //!   state of its lives can be restored, and positions and timelines rise from life to life.
 //! - **s22** When the archive says that it is complete ([`HistoryCopy::is_complete`]), its runs alone have the state of
 //!   every object as of the archived end of the log, and no object that was deleted before it.
-//! - **s23** A directory that is restored from its archive has each object as the archive has it, at the end or at a time. It
-//!   is complete or refused, whatever crash happened meanwhile. Each object is on a new timeline, and positions continue
-//!   above all that the lost directory had.
+//! - **s23** A directory that is restored from its archive, and perhaps the tail of its log, has each object as they have it,
+//!   at the end or at a time: with a tail, after each transaction of the log up to one position. It is complete or refused,
+//!   whatever crash happened meanwhile. Each object is on a new timeline, and positions continue above all that the lost
+//!   directory had.
 //!
 //! # Example
 //!
@@ -191,6 +192,7 @@ pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey, Shard};
 pub use kv::ListOptions;
 pub use log::Progress;
+pub use log::part::LogPart;
 pub use manifest::ArchiveHole;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
 pub use options::{ArchiveOptions, StoreOptions};

@@ -4,9 +4,11 @@
 //! so that segments are available however long a checkpoint and its archiving take. In a store without threads, the
 //! caller triggers both.
 
+use crate::archive::HistoryCopy;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::{ARCHIVE_SWEEP_PAUSE, PREPARED_SEGMENTS};
+use crate::sync::atomic::Ordering;
 use crate::timing;
 use std::time::Duration;
 
@@ -86,12 +88,37 @@ impl Engine {
         Ok(())
     }
 
+    /// What to copy of the history. If a part of the log before the last checkpoint is not archived, there is none, and the
+    /// next checkpoint, which archives it, is taken soon.
+    pub(crate) fn history_copy(&self) -> Result<Option<HistoryCopy>> {
+        let copy = self.archive.copy()?;
+        if copy.is_none() && self.archive_lags() {
+            self.copy_is_wanted.store(true, Ordering::Release);
+            self.maintenance.request();
+        }
+        Ok(copy)
+    }
+
+    /// Returns whether a part of the log before the last checkpoint is not archived.
+    fn archive_lags(&self) -> bool {
+        let manifest = self.shared.catalog.current();
+        let archived = manifest.archive.archived;
+        archived.is_some_and(|archived| archived != manifest.redo)
+    }
+
+    /// Returns whether someone waits for a checkpoint that archives the log.
+    fn take_wanted_copy(&self) -> bool {
+        self.copy_is_wanted.swap(false, Ordering::AcqRel) && self.archive_lags()
+    }
+
     /// The thread that takes checkpoints.
     pub(crate) fn run_checkpoints(&self) {
         let shared = &self.shared;
         let interval = shared.options.checkpoint_interval;
         let mut last = timing::now();
         let (mut swept, mut is_sweeping) = (last, true);
+        // At most one in an interval is for a copy: it may fail again.
+        let mut may_be_for_copy = true;
         loop {
             let pause = if is_sweeping {
                 ARCHIVE_SWEEP_PAUSE
@@ -104,7 +131,14 @@ impl Engine {
             if let Err(error) = self.checkpoint_if_due() {
                 tracing::warn!(%error, "maintenance failed; it will be retried");
             }
-            if last.elapsed() >= interval {
+            let is_time = last.elapsed() >= interval;
+            if may_be_for_copy && !is_time && self.take_wanted_copy() {
+                may_be_for_copy = false;
+                if let Err(error) = self.checkpoint() {
+                    tracing::warn!(%error, "the checkpoint failed; it will be retried");
+                }
+            }
+            if is_time {
                 // Retry what could not be archived, even if nothing has been written since.
                 if (shared.log_tail() > 0 || self.archive.failing())
                     && let Err(error) = self.checkpoint()
@@ -112,6 +146,7 @@ impl Engine {
                     tracing::warn!(%error, "the checkpoint failed; it will be retried");
                 }
                 last = timing::now();
+                may_be_for_copy = true;
             }
             if swept.elapsed() >= ARCHIVE_SWEEP_PAUSE {
                 is_sweeping = self.sweep_or_warn();

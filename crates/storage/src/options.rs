@@ -37,6 +37,13 @@ pub struct StoreOptions {
     pub archive: ArchiveOptions,
     /// The node's memory budget for everything that grows with load. Default: no limit.
     pub memory: MemoryBudget,
+    /// Hold back what is durable until it is copied to another place, too: [`Store::durable`] and what listeners are told
+    /// do not pass the position that [`Store::copied`] has said. After an opening they begin at 0: what was recovered must
+    /// be copied first. Restores, forks and repairs return when they are copied, except with `manual`. Default false.
+    ///
+    /// [`Store::durable`]: crate::Store::durable
+    /// [`Store::copied`]: crate::Store::copied
+    pub await_copy: bool,
     /// No threads: the caller drives the store with [`Store::write_group`](crate::Store::write_group) and
     /// [`Store::run_maintenance`](crate::Store::run_maintenance). For tests
     /// and simulations that control the order of events. Default false.
@@ -68,6 +75,7 @@ impl Default for StoreOptions {
             sql: SqlLimits::default(),
             archive: ArchiveOptions::default(),
             memory: MemoryBudget::unlimited(),
+            await_copy: false,
             manual: false,
             cores: None,
         }
@@ -86,6 +94,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("sql", &self.sql)
             .field("archive", &self.archive)
             .field("memory", &self.memory)
+            .field("await_copy", &self.await_copy)
             .field("manual", &self.manual)
             .field("cores", &self.cores)
             .finish_non_exhaustive()

@@ -5,7 +5,7 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LOG_TAIL_FACTOR;
-use crate::log::{Log, Progress, WallTime};
+use crate::log::{Log, WallTime};
 use crate::manifest::{ClockReading, Manifest};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::open_files::OpenFiles;
@@ -56,13 +56,16 @@ impl Shared {
         disk: Arc<dyn Disk>,
         dir: PathBuf,
         options: StoreOptions,
-        log: Log,
+        mut log: Log,
         catalog: Catalog,
         vfs: Vfs,
         open_files: Arc<OpenFiles>,
     ) -> Self {
         let memory = options.memory.account();
         count_log(&log, &memory);
+        if options.await_copy {
+            log.await_copies();
+        }
         log.begin_clock(catalog.current().clock.unix_millis);
         let saved_steps = AtomicU64::new(log.clock_steps());
         Self {
@@ -217,12 +220,6 @@ impl Shared {
 
 /// Returns the bytes of commits to the budget once they are durable; [`Shared::count_append`] charges them.
 fn count_log(log: &Log, memory: &Arc<MemoryAccount>) {
-    let counted = AtomicU64::new(log.durable().get());
     let memory = memory.clone();
-    log.subscribe(Box::new(move |progress| {
-        if let Progress::Durable(lsn) = progress {
-            let before = counted.swap(lsn.get(), Ordering::Relaxed);
-            memory.give(MemoryUse::Log, lsn.get().saturating_sub(before));
-        }
-    }));
+    log.on_written(Box::new(move |bytes| memory.give(MemoryUse::Log, bytes)));
 }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::limits::MIN_SEGMENT_BYTES;
+use crate::log::part::LogPart;
 use crate::log::{Counter, Progress};
 use crate::manifest::ArchiveHole;
 use crate::memory::MemoryBudget;
@@ -59,7 +60,7 @@ pub struct StoreStats {
     pub append_lock_seconds: f64,
     /// Panics of listeners of the log.
     pub listener_panics: u64,
-    /// Everything before this position is durable.
+    /// Everything before this position is durable on this machine.
     pub durable_lsn: u64,
     /// The log's end.
     pub appended_lsn: u64,
@@ -372,9 +373,39 @@ impl Store {
         self.0.engine.shared.log.appended()
     }
 
-    /// Everything before this position is durable.
+    /// Everything before this position is durable and, with [`StoreOptions::await_copy`], copied: others may see it.
     pub fn durable(&self) -> Lsn {
+        self.0.engine.shared.log.released()
+    }
+
+    /// Everything before this position is durable on this machine.
+    pub fn durable_here(&self) -> Lsn {
         self.0.engine.shared.log.durable()
+    }
+
+    /// Returns once the log is durable on this machine beyond a position, has failed or is closed, or after a time.
+    pub fn wait_beyond(&self, lsn: Lsn, timeout: Duration) {
+        self.0.engine.shared.log.wait_beyond(lsn, timeout);
+    }
+
+    /// Says that everything before this position is copied to another place, where it survives the loss of this machine.
+    /// With [`StoreOptions::await_copy`] that releases what is durable here up to this position: listeners may be
+    /// notified on the calling thread. A position that is not above the last one, and a failed log, change nothing.
+    pub fn copied(&self, lsn: Lsn) {
+        self.0.engine.shared.log.copied(lsn);
+    }
+
+    /// Reads whole records of the durable log, to copy them: from `from` on, which is the end of an earlier part, or from
+    /// the end of the archive. `None` if nothing after that is durable. The part has about `most` bytes of records, or
+    /// fewer, but at least one record; it may end within a transaction. Reads a file: not for a thread that runs objects.
+    ///
+    /// If the log no longer has `from`, because it is archived, the part begins at the oldest position that is kept: then
+    /// its `first` is above `from`, and a new [`Store::history_copy`] has what is before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`]: the log is damaged there, or `from` is not the end of a record. Otherwise a disk error.
+    pub fn log_part(&self, from: Option<Lsn>, most: usize) -> Result<Option<LogPart>> {
+        self.0.engine.log_part(from, most)
     }
 
     /// Returns whether the log has failed: the process must restart.
@@ -382,8 +413,8 @@ impl Store {
         self.0.engine.shared.log.failed()
     }
 
-    /// Notifies `listener` of the durable position, in order, and once of a failure, from a thread of the store or from
-    /// the one that made the log fail. The listener must return quickly and must not call the store. A panic of it is
+    /// Notifies `listener` of each new [`Store::durable`], in order, and once of a failure, from a thread of the store or from
+    /// the one that calls [`Store::copied`] or made the log fail. The listener must return quickly and must not call the store. A panic of it is
     /// logged and counted in [`StoreStats::listener_panics`]; it is still notified of the next group.
     pub fn subscribe(&self, listener: Box<dyn Fn(Progress) + Send + Sync>) {
         self.0.engine.shared.log.subscribe(listener);
@@ -429,9 +460,10 @@ impl Store {
 
     /// What to copy so that a data directory can be built from the archive. `None` while the archive is off, and while a
     /// part of the log before the last checkpoint is not archived: ask again after the next change of
-    /// [`Store::history_version`]. Reads no files.
+    /// [`Store::history_version`]. In that case a store with threads soon takes a checkpoint, which archives it. Reads no
+    /// files.
     pub fn history_copy(&self) -> Option<HistoryCopy> {
-        let copy = self.0.engine.archive.copy();
+        let copy = self.0.engine.history_copy();
         // A manifest that was published can be encoded.
         copy.ok().flatten()
     }

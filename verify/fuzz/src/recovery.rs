@@ -246,6 +246,10 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         sample.resize(1 + usize::from(length), 1);
         samples.push((format!("{decoder}-made"), sample));
     }
+    let store = open(&directories()[1].after_kill()).expect("it is whole");
+    let part = store.log_part(None, 1000).expect("the log is whole");
+    let part = part.expect("the log has a tail").bytes;
+    samples.push(("7-part".to_owned(), [&[7], &part[..]].concat()));
     samples
 }
 

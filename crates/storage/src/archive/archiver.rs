@@ -5,20 +5,17 @@
 //! object as of the commit in the file's header, and a snapshot is a copy of it.
 
 use super::Archive;
-use super::entry::{Entry, Head, Kind};
-use super::index::{KnownAlarm, NO_BASE, Newest};
+use super::entry::{Head, Kind};
+use super::gathered::Gathered;
+use super::index::{KnownAlarm, Newest};
 use super::lookup::Lookup;
 use super::object_file::ObjectFile;
 use super::run::RunWriter;
-use crate::alarm_entry::AlarmChange;
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Position};
-use crate::limits::{
-    ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, ARCHIVE_STEP_SHARE, PAGE_BYTES,
-    SNAPSHOT_FLOOR_BYTES,
-};
-use crate::log::reader::{self, Logged};
+use crate::ident::{CommitNo, Life, Lsn, ObjectKey};
+use crate::limits::{ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, ARCHIVE_STEP_SHARE};
+use crate::log::reader;
 use crate::log::segment_pool::SegmentPool;
 use crate::manifest::{ArchiveHole, RunMeta};
 use crate::shared::Shared;
@@ -45,49 +42,6 @@ pub(crate) struct Written {
 
 /// The commits up to which a checkpoint has written object files, for the files that it has written.
 pub(crate) type WrittenFiles = FxHashMap<ObjectKey, Written>;
-
-/// The encoded entries of a range of the log, and where the entries of each object are.
-#[derive(Default)]
-struct Gathered {
-    bytes: Vec<u8>,
-    places: Vec<(ObjectKey, usize)>,
-    /// What the range does to the alarms of objects, as far as it does.
-    alarms: FxHashMap<ObjectKey, AlarmChange>,
-}
-
-impl Gathered {
-    fn add(&mut self, logged: &Logged<'_>) {
-        let parts = logged.parts.len();
-        for (at, (header, payload)) in logged.parts.iter().enumerate() {
-            self.places.push((header.key, self.bytes.len()));
-            let begins = (header.life == Life::Begins).then_some(AlarmChange::Cleared);
-            if let Some(alarm) = header.alarm.or(begins) {
-                self.alarms.insert(header.key, alarm);
-            }
-            let head = Head {
-                key: header.key,
-                commit: header.commit,
-                position: Position::at(header.epoch.into(), logged.end),
-                database_pages: header.database_pages,
-                unix_millis: header.unix_millis,
-                entries: header.entries,
-                kind: Kind::Commit,
-                life: header.life,
-                first: at == 0,
-                last: at + 1 == parts,
-            };
-            Entry { head, payload }.encode(&mut self.bytes);
-        }
-    }
-
-    fn entry(&self, place: usize) -> Result<Entry<'_>> {
-        let entry = self.bytes.get(place..).and_then(Entry::decode);
-        // Encoded above; a length beyond 32 bits is impossible, because records are bounded.
-        entry
-            .map(|(entry, _)| entry)
-            .ok_or_else(|| Error::damaged("an entry of the archive in memory cannot be read"))
-    }
-}
 
 /// Writes the log to the archive.
 pub(crate) struct Archiver {
@@ -180,7 +134,7 @@ impl Archiver {
         let segments = reader::open(&*self.shared().disk, self.segments.used())?;
         reader::read(&segments, from, Some(redo), |logged| {
             gathered.add(logged);
-            if gathered.bytes.len() >= most {
+            if gathered.bytes() >= most {
                 self.archive_range(&mut gathered, from, logged.end, horizon, written)?;
                 from = logged.end;
             }
@@ -198,8 +152,7 @@ impl Archiver {
         horizon: Horizon,
         written: &WrittenFiles,
     ) -> Result<()> {
-        // By object; the entries of one object keep their order.
-        gathered.places.sort_unstable();
+        gathered.sort();
         let mut unreadable = FxHashSet::default();
         let rebase = self.archive.state().rebase;
         let (writer, is_complete) = loop {
@@ -231,9 +184,7 @@ impl Archiver {
             }
         })?;
         self.archive.request_compaction();
-        gathered.bytes.clear();
-        gathered.places.clear();
-        gathered.alarms.clear();
+        gathered.clear();
         Ok(())
     }
 
@@ -249,7 +200,7 @@ impl Archiver {
         let mut writer = self.new_run(from.0, to.0)?;
         let mut older = Lookup::new(&self.archive);
         let mut is_complete = true;
-        for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
+        for places in gathered.objects() {
             let written = (!unreadable.contains(&places[0].0)).then_some(written);
             is_complete &=
                 self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
@@ -268,50 +219,24 @@ impl Archiver {
         older: &mut Lookup<'_>,
         writer: &mut RunWriter,
     ) -> Result<bool> {
-        let (Some(&(key, first)), Some(&(_, last))) = (places.first(), places.last()) else {
+        let Some(&(key, _)) = places.first() else {
             return Ok(true);
         };
-        let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
         let rebase = Lsn(self.archive.state().rebase);
-        // The history of a new object begins empty.
-        let before = (first.life != Life::Begins)
-            .then(|| older.newest(key))
-            .flatten()
-            .filter(|index| index.newest.commit.next() == first.commit && index.last.lsn > rebase)
-            .map(|index| index.newest);
-        let mut since = before.map_or(NO_BASE, |newest| newest.since_base);
-        for &(_, place) in places {
-            let entry = gathered.entry(place)?;
-            if entry.head.life != Life::Continues && entry.head.first {
-                since = 0;
-            }
-            since = since.saturating_add(entry.payload.len() as u64);
-            writer.add(&entry)?;
-        }
-        let size = u64::from(last.database_pages) * PAGE_BYTES as u64;
-        if since >= size.max(SNAPSHOT_FLOOR_BYTES)
-            && last.life != Life::Ends
-            && let Some(written) = written
-            && self.archive_snapshot(&last, redo, written.get(&key), writer)?
-        {
-            since = 0;
-        }
-        let is_complete = since != NO_BASE || last.life == Life::Ends;
-        let had_base = before.is_some_and(|newest| newest.since_base != NO_BASE);
-        if is_complete && !had_base {
+        let left = gathered.write_object(
+            places,
+            rebase,
+            |key| Ok(older.newest(key)),
+            |last, writer| match written {
+                Some(written) => self.archive_snapshot(last, redo, written.get(&key), writer),
+                None => Ok(false),
+            },
+            writer,
+        )?;
+        if left.is_complete && !left.had_base {
             self.archive.is_not_missing(key);
         }
-        let changed = gathered.alarms.get(&key).copied();
-        writer.end_object(Newest {
-            commit: last.commit,
-            pages: last.database_pages,
-            alarm: changed.map_or_else(
-                || before.map_or(KnownAlarm::Unknown, |newest| newest.alarm),
-                KnownAlarm::from,
-            ),
-            since_base: since,
-        });
-        Ok(is_complete)
+        Ok(left.is_complete)
     }
 
     /// Adds a snapshot of an object to a run, from its file. Returns false if there is none.
@@ -402,17 +327,7 @@ impl Archiver {
 
     /// Begins a run of level 0 for a range of the log.
     pub(super) fn new_run(&self, from: u64, to: u64) -> Result<RunWriter> {
-        let meta = RunMeta {
-            number: self.archive.new_number(),
-            level: 0,
-            base: false,
-            from,
-            to,
-            first_millis: u64::MAX,
-            last_millis: 0,
-            objects: 0,
-            bytes: 0,
-        };
+        let meta = RunMeta::of_log(self.archive.new_number(), from, to);
         self.archive.create_run(meta, COMPRESSION)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Archive;
 use crate::error::Result;
+use crate::ident::Lsn;
 use crate::manifest::RunMeta;
 use std::path::PathBuf;
 
@@ -20,6 +21,9 @@ pub struct HistoryCopy {
     /// Runs in which damage was found, which are not among [`Self::runs`]. A state that needs one of them cannot be
     /// built. The files may be missing.
     pub damaged: Vec<ArchivedRun>,
+    /// The end of the log that is in the runs: parts of the log ([`crate::Store::log_part`]) that continue the copy begin
+    /// there, or before.
+    pub archived: Lsn,
     /// Every commit that was acknowledged before this time, in milliseconds since 1970 by the clock of then, is in the
     /// runs, or in a part of the history that was dropped.
     pub archived_millis: u64,
@@ -66,6 +70,7 @@ impl Archive {
             version,
             runs: runs.into_iter().map(file).collect(),
             damaged: damaged.into_iter().map(file).collect(),
+            archived: manifest.redo(),
             archived_millis: if end <= manifest.redo() {
                 now
             } else {

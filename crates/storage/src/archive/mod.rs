@@ -34,6 +34,7 @@ pub(crate) mod compactor;
 mod copy;
 pub(crate) mod entry;
 mod filter;
+pub(crate) mod gathered;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 pub(super) struct Announcer {
     listeners: RwLock<Vec<Listener>>,
-    /// Everything before this position is durable.
+    /// Everything before this position is durable on this machine.
     durable: AtomicU64,
+    /// Everything before this position is copied; the highest number if that is not awaited.
+    copied: AtomicU64,
     failed: AtomicBool,
     notified: Mutex<Notified>,
     /// The thread of [`Self::run`] waits here.
@@ -28,7 +30,7 @@ pub(super) struct Announcer {
 }
 
 struct Notified {
-    durable: Lsn,
+    released: Lsn,
     failed: bool,
     /// A thread is notifying.
     busy: bool,
@@ -52,9 +54,10 @@ impl Announcer {
         Self {
             listeners: RwLock::default(),
             durable: AtomicU64::new(durable.0),
+            copied: AtomicU64::new(u64::MAX),
             failed: AtomicBool::new(false),
             notified: Mutex::new(Notified {
-                durable,
+                released: durable,
                 failed: false,
                 busy: false,
                 thread: Thread::Absent,
@@ -78,6 +81,23 @@ impl Announcer {
 
     pub(super) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Everything before this position is durable and, if that is awaited, copied. It never falls.
+    pub(super) fn released(&self) -> Lsn {
+        self.durable().min(Lsn(self.copied.load(Ordering::Acquire)))
+    }
+
+    /// From now on nothing is released before it is copied, not even what was recovered.
+    pub(super) fn await_copies(&mut self) {
+        self.copied = AtomicU64::new(0);
+        self.notified.lock().released = Lsn::ZERO;
+    }
+
+    /// Records that everything before this position is copied. Returns false if that is known, or not awaited. Called under
+    /// the log's lock, as [`Self::note`].
+    pub(super) fn note_copied(&self, lsn: Lsn) -> bool {
+        self.copied.fetch_max(lsn.0, Ordering::AcqRel) < lsn.0
     }
 
     pub(super) fn failed(&self) -> bool {
@@ -124,10 +144,10 @@ impl Announcer {
     /// Progress made before a failure is announced first.
     fn next(&self, notified: &mut Notified) -> Option<Progress> {
         let failed = self.failed();
-        let durable = self.durable();
-        if durable > notified.durable {
-            notified.durable = durable;
-            return Some(Progress::Durable(durable));
+        let released = self.released();
+        if released > notified.released {
+            notified.released = released;
+            return Some(Progress::Durable(released));
         }
         if failed && !notified.failed {
             notified.failed = true;

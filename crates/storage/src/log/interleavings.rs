@@ -43,6 +43,14 @@ fn assert_whole(group: &Group<'_>) {
     assert_eq!(group.records().count(), group.lengths.len());
 }
 
+/// A log that holds back what is not copied.
+fn with_copies(provider: Provider) -> Arc<Log> {
+    let mut log = Log::new(Box::new(provider), Epoch(1), Lsn(4096), Lsn::ZERO, 1 << 20);
+    log.await_copies();
+    log.add_segment(1 << 20);
+    Arc::new(log)
+}
+
 fn log(provider: Provider) -> Arc<Log> {
     let log = with_room(provider, 1 << 20);
     log.add_segment(1 << 20);
@@ -158,9 +166,9 @@ impl Ear {
             match (progress, heard.last()) {
                 (Progress::Failed, _) => assert!(log.failed()),
                 (Progress::Durable(lsn), Some(Progress::Durable(before))) => {
-                    assert!(lsn > *before && lsn <= log.durable());
+                    assert!(lsn > *before && lsn <= log.released());
                 }
-                (Progress::Durable(lsn), _) => assert!(lsn <= log.durable()),
+                (Progress::Durable(lsn), _) => assert!(lsn <= log.released()),
             }
             heard.push(progress);
             listener.0.1.notify_all();
@@ -205,6 +213,75 @@ fn every_commit_becomes_durable_and_is_announced_in_order() {
         threads.end(&log);
         assert_eq!(ear.last(), Some(Progress::Durable(log.appended())));
         assert!(log.append(&mut transaction(SMALL)).is_err());
+    });
+}
+
+#[test]
+fn what_is_durable_is_announced_once_it_is_copied() {
+    explore(SCHEDULES, || {
+        let log = with_copies(Provider::default());
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let copier = {
+            let log = log.clone();
+            spawn(move || {
+                for _ in 0..3 {
+                    let durable = log.durable();
+                    log.copied(durable);
+                    thread::yield_now();
+                }
+            })
+        };
+        let appenders = [0, 1].map(|_| {
+            let log = log.clone();
+            spawn(move || {
+                let end = commit(&log, SMALL).unwrap();
+                log.wait_durable(end, false).unwrap();
+                end
+            })
+        });
+        let ends = appenders.map(|appender| appender.join().unwrap());
+        copier.join().unwrap();
+        assert!(log.released() <= log.durable());
+        let last = ends[0].max(ends[1]);
+        let waiter = {
+            let log = log.clone();
+            spawn(move || log.wait_released(last).unwrap())
+        };
+        log.copied(last);
+        ear.wait_for(last);
+        waiter.join().unwrap();
+        threads.end(&log);
+        assert_eq!(ear.last(), Some(Progress::Durable(last)));
+    });
+}
+
+#[test]
+fn closing_and_failing_end_who_waits_for_the_copy() {
+    explore(SCHEDULES, || {
+        let log = with_copies(Provider::default());
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let end = commit(&log, SMALL).unwrap();
+        let waiter = {
+            let log = log.clone();
+            spawn(move || log.wait_released(end).is_ok())
+        };
+        let copier = {
+            let log = log.clone();
+            spawn(move || log.copied(end))
+        };
+        let other = log.clone();
+        let poisoner = spawn(move || other.poison("another disk"));
+        log.close();
+        waiter.join().unwrap();
+        copier.join().unwrap();
+        poisoner.join().unwrap();
+        let released = log.released();
+        log.copied(end);
+        assert_eq!(log.released(), released, "it moved after the failure");
+        threads.end(&log);
+        assert_eq!(ear.last(), Some(Progress::Failed));
     });
 }
 

@@ -18,7 +18,9 @@ mod announcer;
 #[cfg(feature = "interleavings")]
 mod interleavings;
 pub(crate) mod local;
+pub(crate) mod part;
 pub(crate) mod provider;
+pub(crate) mod range;
 pub(crate) mod reader;
 pub(crate) mod record;
 mod room;
@@ -44,13 +46,17 @@ use std::time::{Duration, Instant};
 /// What a listener is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Everything up to this position is durable.
+    /// Everything up to this position is durable, and copied if that is awaited:
+    /// [`StoreOptions::await_copy`](crate::StoreOptions::await_copy).
     Durable(Lsn),
     /// The log has failed: nothing that is not durable now will be.
     Failed,
 }
 
 type Listener = Box<dyn Fn(Progress) + Send + Sync>;
+
+/// Called with the number of bytes that have become durable.
+type WrittenHook = Box<dyn Fn(u64) + Send + Sync>;
 
 /// An encoded transaction, ready to be appended: consecutive records, whose headers lack only the position and the
 /// time.
@@ -159,6 +165,7 @@ pub(crate) struct Log {
     /// Changed under the lock, so that a time that was read before a step is not appended after it.
     clock_steps: AtomicU64,
     failure: OnceLock<String>,
+    written: OnceLock<WrittenHook>,
     provider: Mutex<Box<dyn Durability>>,
     /// When the provider received its current group.
     writing_since: Mutex<Option<Instant>>,
@@ -285,6 +292,7 @@ impl Log {
             full_image_horizon: AtomicU64::new(full_image_horizon.0),
             clock_steps: AtomicU64::new(0),
             failure: OnceLock::new(),
+            written: OnceLock::new(),
             provider: Mutex::new(provider),
             writing_since: Mutex::default(),
             epoch,
@@ -292,9 +300,39 @@ impl Log {
         }
     }
 
-    /// Everything before this position is durable.
+    /// Nothing is released before [`Self::copied`] has said that it is copied.
+    pub(crate) fn await_copies(&mut self) {
+        self.announcer.await_copies();
+    }
+
+    /// Has `written` called with the number of bytes that have become durable here.
+    pub(crate) fn on_written(&self, written: WrittenHook) {
+        // There is one.
+        let _ = self.written.set(written);
+    }
+
+    /// Everything before this position is durable on this machine.
     pub(crate) fn durable(&self) -> Lsn {
         self.announcer.durable()
+    }
+
+    /// Everything before this position is durable and, if that is awaited, copied: others may see it.
+    pub(crate) fn released(&self) -> Lsn {
+        self.announcer.released()
+    }
+
+    /// Everything before this position is copied.
+    pub(crate) fn copied(&self, lsn: Lsn) {
+        {
+            let _state = self.state.lock();
+            if self.failed() || !self.announcer.note_copied(lsn) {
+                return;
+            }
+        }
+        self.progress.notify_all();
+        if !self.announcer.hand_over() {
+            self.announcer.notify();
+        }
     }
 
     /// A position of this log among those of all logs.
@@ -320,7 +358,7 @@ impl Log {
         Lsn(self.full_image_horizon.load(Ordering::Acquire))
     }
 
-    /// Notifies `listener` of progress, and once of a failure.
+    /// Notifies `listener` of what is released, and once of a failure.
     pub(crate) fn subscribe(&self, listener: Listener) {
         self.announcer.subscribe(listener);
     }
@@ -528,10 +566,14 @@ impl Log {
             .store(nanos, std::sync::atomic::Ordering::Relaxed);
         self.stats.groups.add(1);
         self.stats.bytes.add(batch.bytes as u64);
+        let bytes = batch.bytes as u64;
         let Some(state) = self.reached(batch.end()) else {
             return false;
         };
         let more = self.recycle(state, batch);
+        if let Some(written) = self.written.get() {
+            written(bytes);
+        }
         self.progress.notify_all();
         // The next group does not wait for listeners. Without a next group, notifying them here is fastest.
         if more && self.announcer.hand_over() {
@@ -616,7 +658,7 @@ impl Log {
         self.announcer.run();
     }
 
-    /// Returns when everything up to `lsn` is durable. `write` is for a log without a writer thread.
+    /// Returns when everything up to `lsn` is durable on this machine. `write` is for a log without a writer thread.
     pub(crate) fn wait_durable(&self, lsn: Lsn, write: bool) -> Result<()> {
         while self.durable() < lsn {
             if self.failed() {
@@ -639,6 +681,41 @@ impl Log {
             );
         }
         Ok(())
+    }
+
+    /// Returns when everything up to `lsn` is durable and, if that is awaited, copied.
+    ///
+    /// # Errors
+    /// The log has failed, or is closed before that.
+    pub(crate) fn wait_released(&self, lsn: Lsn) -> Result<()> {
+        self.wait_durable(lsn, false)?;
+        loop {
+            let state = self.state.lock();
+            if self.released() >= lsn {
+                return Ok(());
+            }
+            if state.closed || self.failed() {
+                drop(state);
+                return Err(self.failure());
+            }
+            drop(
+                self.progress
+                    .wait_timeout(state, Duration::from_millis(100)),
+            );
+        }
+    }
+
+    /// Waits until something beyond `lsn` is durable here, the log fails or is closed, or a time has passed.
+    pub(crate) fn wait_beyond(&self, lsn: Lsn, timeout: Duration) {
+        let begun = timing::now();
+        let mut state = self.state.lock();
+        while let Some(left) = timeout.checked_sub(begun.elapsed())
+            && self.durable() <= lsn
+            && !state.closed
+            && !self.failed()
+        {
+            state = self.progress.wait_timeout(state, left);
+        }
     }
 
     /// Rejects appends from now on; the writer ends after writing what was appended.

@@ -351,6 +351,6 @@ impl<'a> Cursor<'a> {
 }
 
 /// True if the payload is not what the header says that it is.
-fn is_torn(header: &Header, payload: &[u8]) -> bool {
+pub(super) fn is_torn(header: &Header, payload: &[u8]) -> bool {
     crc32c::crc32c(payload) != header.payload_crc
 }

@@ -49,6 +49,15 @@ pub(crate) struct UsedSegment {
     pub(crate) bytes: u64,
 }
 
+/// The part of a segment that is in use.
+pub(crate) struct Extent {
+    pub(crate) path: PathBuf,
+    /// The position of the segment's first record.
+    pub(crate) first: Lsn,
+    /// Its records end here, or before.
+    pub(crate) end: Lsn,
+}
+
 struct SpareSegment {
     path: PathBuf,
     bytes: u64,
@@ -183,6 +192,31 @@ impl SegmentPool {
             }
         }
         Ok(())
+    }
+
+    /// The segment that has the record of a position or, if it is no longer in use, the oldest one.
+    pub(crate) fn extent_at(&self, from: Lsn) -> Option<Extent> {
+        let segments = self.segments.lock();
+        let used = &segments.used;
+        // Of two that have it the later one does: an earlier epoch ended before it.
+        let place = used.iter().rposition(|segment| segment.first <= from);
+        let place = place.unwrap_or(0);
+        let segment = used.get(place)?;
+        let capacity = segment.bytes.saturating_sub(HEADER_BLOCK);
+        let full = segment.first.advance(capacity as usize);
+        let later = used.iter().skip(place + 1).map(|segment| segment.first);
+        Some(Extent {
+            path: segment.path.clone(),
+            first: segment.first,
+            end: later.fold(full, Lsn::min),
+        })
+    }
+
+    /// Returns whether a segment is still in use.
+    pub(crate) fn has(&self, extent: &Extent) -> bool {
+        let segments = self.segments.lock();
+        let mut used = segments.used.iter();
+        used.any(|segment| segment.path == extent.path && segment.first == extent.first)
     }
 
     /// The segments in use, oldest first.

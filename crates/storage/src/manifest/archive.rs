@@ -126,6 +126,21 @@ pub(crate) struct RunMeta {
 }
 
 impl RunMeta {
+    /// A run that is written directly from a range of the log.
+    pub(crate) fn of_log(number: u64, from: u64, to: u64) -> Self {
+        Self {
+            number,
+            level: 0,
+            base: false,
+            from,
+            to,
+            first_millis: u64::MAX,
+            last_millis: 0,
+            objects: 0,
+            bytes: 0,
+        }
+    }
+
     /// The file's name in the archive's directory.
     pub(crate) fn file_name(number: u64) -> String {
         format!("{number:016x}.run")

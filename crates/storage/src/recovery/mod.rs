@@ -112,6 +112,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     let spare = spare_segments(&segments, &needed);
     remove_others(&*disk, &segments, &needed, &spare).map_err(failed)?;
     alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
+    restore_directory::remove_tail(&*disk, dir);
     let pool = Arc::new(SegmentPool::new(
         disk.clone(),
         log_dir,
@@ -162,10 +163,12 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         .iter()
         .any(|name| archive::is_own(name));
     let objects_dir = dir.join("objects");
+    let tail_dir = dir.join(restore_directory::TAIL_DIR);
     for (used, has_files) in [
         (log_dir, !files(log_dir)?.is_empty()),
         (&objects_dir, !files(&objects_dir)?.is_empty()),
         (&archive_dir, has_runs),
+        (&tail_dir, !files(&tail_dir)?.is_empty()),
     ] {
         if has_files {
             return Err(Error::refused(format!(

@@ -1,26 +1,30 @@
-//! Builds a data directory from the runs of an archive and a manifest, which are what is left of a lost one.
+//! Builds a data directory from the runs of an archive and a manifest, which are what is left of a lost one, and perhaps from
+//! the tail of its log.
 //!
-//! 1. The manifest must be of a moment at which everything was archived, and each run that it lists must be there, whole.
-//!    Nothing is written before that is known.
+//! 1. The manifest must be of a moment at which everything was archived, each run that it lists must be there, whole, and so
+//!    must be the parts of the log ([`tail`]). Nothing is written before that is known.
 //! 2. The marker `RESTORING` is made durable ([`unfinished`]): until it is gone, no store opens the directory. What an
 //!    interrupted restore has left is removed.
-//! 3. The file of each object is written with its pages as of its newest commit ([`objects`]), or as of a time ([`past`]).
+//! 3. The transactions of the tail become runs.
+//! 4. The file of each object is written with its pages as of its newest commit ([`objects`]), or as of a time ([`past`]).
 //!    In the latter case each object whose newest commit is later gets another commit, which restores it: a new run has
 //!    them.
-//! 4. All files and names are synced.
-//! 5. The manifest is published, and the marker removed.
+//! 5. All files and names are synced.
+//! 6. The manifest is published, and the marker removed. Then the tail is.
 //!
-//! Commits that were not archived are lost, but others may have seen them. So each position, commit number and timeline that
-//! follows is above all that may have been seen: see [`continued`].
+//! Commits that were neither archived nor in the tail are lost, but others may have seen them. So each position, commit number
+//! and timeline that follows is above all that may have been seen: see [`continued`].
 
 mod continued;
 mod objects;
 mod past;
 mod progress;
 mod source;
+mod tail;
 mod unfinished;
 
 pub use progress::RestoreProgress;
+pub(crate) use tail::{DIR as TAIL_DIR, remove as remove_tail};
 pub(crate) use unfinished::must_be_finished;
 
 use crate::archive;
@@ -39,6 +43,7 @@ use progress::Progress;
 use source::Source;
 use std::path::Path;
 use std::sync::Arc;
+use tail::Tail;
 
 /// What [`restore_directory`] has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +53,10 @@ pub struct RestoredDirectory {
     pub objects: u64,
     /// The bytes of their files.
     pub bytes: u64,
+    /// The transactions that were not in the archive, but only in the tail of the log.
+    pub log_commits: u64,
+    /// The time of the last of them, in milliseconds since 1970.
+    pub last_millis: Option<u64>,
     /// Objects that are quarantined, because the archive does not have the whole state to restore.
     pub quarantined: Vec<QuarantinedObject>,
 }
@@ -56,7 +65,7 @@ pub struct RestoredDirectory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct RestoreOptions {
-    /// The moment, in milliseconds since 1970. Default: the end of the archive.
+    /// The moment, in milliseconds since 1970. Default: the end of the archive and of the tail of the log.
     #[setters(into)]
     pub at: Option<u64>,
     /// The directory is for inspection, beside the node that it is a copy of: [`Store::is_for_inspection`]. Default false.
@@ -66,21 +75,27 @@ pub struct RestoreOptions {
 }
 
 /// Builds a data directory that [`Store::open`](crate::Store::open) opens. `dir` is empty except for the directory
-/// `archive` with the runs that the manifest lists. `manifest` has the bytes of a manifest at a moment at which the archive
-/// was complete.
+/// `archive` with the runs that the manifest lists, and perhaps the directory `tail`. `manifest` has the bytes of a manifest at
+/// a moment at which the archive was complete.
 ///
-/// Each object is as after its newest commit in the archive or, with [`RestoreOptions::at`], after its newest commit until
-/// then: an object that was created later does not exist, and one that was deleted later exists again. Every object
-/// is on a new timeline. Later commits have higher positions than all that the lost directory had.
+/// In `tail`, files with names of 16 hex digits and `.part` have the bytes of parts of the log
+/// ([`Store::log_part`](crate::Store::log_part)), in the order of their names: the first begins at or before the end of the
+/// archive, and each one where the one before it ends. A transaction whose end they lack is left out. The directory
+/// is removed at the end.
+///
+/// Each object is as after its newest commit in the archive and the tail or, with [`RestoreOptions::at`], after its newest
+/// commit until then: an object that was created later does not exist, and one that was deleted later exists again. Every
+/// object is on a new timeline. Later commits have higher positions than all that the lost directory had.
 ///
 /// If it is interrupted, it can be repeated, and [`Store::open`](crate::Store::open) refuses the directory until then. Of
 /// `options`, only the clock and the number of cores count. `progress` is called from several threads.
 ///
 /// # Errors
-/// [`ErrorKind::Refused`](crate::ErrorKind::Refused): the directory is not empty, or the manifest cannot be used.
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged): a run is missing or damaged; the message names its file. Nothing has
-/// been written in these cases. [`ErrorKind::Input`](crate::ErrorKind::Input): the history of some objects begins after
-/// that time; the message says when. Otherwise a disk error.
+/// [`ErrorKind::Refused`](crate::ErrorKind::Refused): the directory is not empty, the manifest cannot be used, or the parts of
+/// the log do not continue the archive and each other. [`ErrorKind::Damaged`](crate::ErrorKind::Damaged): a run is missing or
+/// damaged, or a part is damaged; the message names its file. Nothing has been written in these cases.
+/// [`ErrorKind::Input`](crate::ErrorKind::Input): the history of some objects begins after that time; the message says when.
+/// Otherwise a disk error.
 #[allow(clippy::needless_pass_by_value, reason = "as a store is opened")]
 pub fn restore_directory(
     disk: Arc<dyn Disk>,
@@ -91,7 +106,7 @@ pub fn restore_directory(
     progress: &(dyn Fn(RestoreProgress) + Sync),
 ) -> Result<RestoredDirectory> {
     let at = how.at;
-    let old = Manifest::decode(manifest, Path::new("the copy of the manifest"))?;
+    let mut old = Manifest::decode(manifest, Path::new("the copy of the manifest"))?;
     if old.archive.archived != Some(old.redo) {
         return Err(Error::refused(
             "the copy of the manifest is of a moment at which the archive was not complete: use another copy",
@@ -103,10 +118,15 @@ pub fn restore_directory(
     let _lock = catalog::lock(&*disk, dir)?;
     unfinished::must_be_empty(&*disk, dir)?;
 
+    let tail = Tail::open(&*disk, dir, &old)?;
+    tail.name_classes(&mut old);
     let threads = parallel::threads(options.cores_or_all());
     let progress = Progress::new(progress, old.archive.bytes());
-    let source = Source::open(&*disk, dir, &old, threads, &progress)?;
-    if let Some(at) = at {
+    let mut source = Source::open(&*disk, dir, &old, threads, &progress)?;
+    progress.has_objects(source.count()?);
+    if let Some(at) = at
+        && tail.is_empty()
+    {
         past::must_be_known(&source, at, threads)?;
     }
     unfinished::begin(&*disk, dir)?;
@@ -119,7 +139,17 @@ pub fn restore_directory(
     // Opened before the writes, to report the errors of all of them. The archive may be on another disk.
     let barriers = [&objects_dir, &archive_dir].map(|dir| disk.barrier(dir));
     let now = (options.unix_millis)();
-    let mut new = continued::manifest(&old, now);
+    let mut whole = old.clone();
+    if !tail.is_empty() {
+        tail.write(&disk, dir, &mut whole, &mut source, threads)?;
+        progress.has_objects(source.count()?);
+        // Only now: with a clock that was set back, the tail may have the first state at a time. The restore can be repeated
+        // with another time.
+        if let Some(at) = at {
+            past::must_be_known(&source, at, threads)?;
+        }
+    }
+    let mut new = continued::manifest(&whole, now);
     new.inspect = how.inspect;
     let built = Objects::new(disk.clone(), dir, &source, at, threads, &progress).build()?;
     if let Some(mark) = new.restored
@@ -142,13 +172,17 @@ pub fn restore_directory(
     }
     new.store(&*disk, dir)?;
     unfinished::end(&*disk, dir)?;
+    // After the marker: a restore that is repeated needs them.
+    tail::remove(&*disk, dir);
     tracing::info!(
-        dir = %dir.display(), objects = built.objects, bytes = built.bytes, quarantined = quarantined.len(),
-        "restored a data directory from its archive"
+        dir = %dir.display(), objects = built.objects, bytes = built.bytes, log_commits = tail.commits,
+        quarantined = quarantined.len(), "restored a data directory from its archive"
     );
     Ok(RestoredDirectory {
         objects: built.objects,
         bytes: built.bytes,
+        log_commits: tail.commits,
+        last_millis: tail.last_millis,
         quarantined,
     })
 }

@@ -194,17 +194,7 @@ pub(super) fn write_run(
         return Ok(None);
     }
     let at = mark.position();
-    let meta = RunMeta {
-        number: manifest.archive.newest + 1,
-        level: 0,
-        base: false,
-        from: at.lsn.get(),
-        to: at.lsn.get(),
-        first_millis: u64::MAX,
-        last_millis: 0,
-        objects: 0,
-        bytes: 0,
-    };
+    let meta = RunMeta::of_log(manifest.archive.newest + 1, at.lsn.get(), at.lsn.get());
     let archive = dir.join(DIR);
     let mut writer =
         RunWriter::create(disk.clone(), manifest, &archive, meta, COMPRESSION, threads)?;

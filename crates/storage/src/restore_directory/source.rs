@@ -4,6 +4,7 @@
 use super::continued::LOST_BYTES;
 use super::progress::Progress;
 use crate::archive::entry::{Entry, Kind};
+use crate::archive::index::IndexEntry;
 use crate::archive::newest::NewestEntries;
 use crate::archive::run::RunReader;
 use crate::archive::stream::{Merged, Stream};
@@ -57,16 +58,30 @@ impl<'a> Source<'a> {
         })?;
         let mut whole = whole.into_inner();
         whole.sort_by_key(|(place, _)| *place);
-        let source = Self {
+        Ok(Self {
             manifest,
             runs: whole.into_iter().map(|(_, reader)| reader).collect(),
-        };
-        progress.has_objects(source.count()?);
-        Ok(source)
+        })
+    }
+
+    /// Adds a run that is newer than all others.
+    pub(super) fn add(&mut self, run: RunReader) {
+        self.runs.push(run);
+    }
+
+    /// An object's entry in the newest run that contains it.
+    pub(super) fn newest(&mut self, key: ObjectKey) -> Result<Option<IndexEntry>> {
+        for run in self.runs.iter_mut().rev() {
+            let found = run.find(key)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// The number of objects, also of those that have ended.
-    fn count(&self) -> Result<u64> {
+    pub(super) fn count(&self) -> Result<u64> {
         let mut newest = NewestEntries::of(self.runs.iter().cloned());
         let mut count = 0;
         for byte in 0..=u8::MAX {

@@ -3,6 +3,7 @@
 //! The marker is durable before anything else is written, and is removed after the manifest is published. A directory that
 //! has it is restored from the beginning.
 
+use super::tail;
 use crate::archive::DIR;
 use crate::catalog::LOCK;
 use crate::disk::{Disk, OpenMode, sync_names};
@@ -16,8 +17,8 @@ const MARKER: &str = "RESTORING";
 /// What it says.
 const TEXT: &[u8] = b"This directory is being restored from its archive. If that was interrupted: repeat the restore.\n";
 
-/// What may be in the directory before: the root of a volume has its own.
-const ALLOWED: [&str; 3] = [DIR, LOCK, "lost+found"];
+/// What may be in the directory before, also what says who it is in an object store: the root of a volume has its own.
+const ALLOWED: [&str; 5] = ["history.json", DIR, tail::DIR, LOCK, "lost+found"];
 
 fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool> {
     Ok(list(disk, dir)?.iter().any(|name| name == MARKER))
@@ -35,7 +36,7 @@ pub(crate) fn must_be_finished(disk: &dyn Disk, dir: &Path) -> Result<()> {
     )))
 }
 
-/// Refuses a directory that holds anything but an archive, or what an interrupted restore has left.
+/// Refuses a directory that holds anything but an archive and a tail of the log, or what an interrupted restore has left.
 pub(super) fn must_be_empty(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let names = list(disk, dir)?;
     let has = |name| names.iter().any(|found| found == name);

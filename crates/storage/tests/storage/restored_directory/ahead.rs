@@ -49,8 +49,8 @@ fn write(store: &Store, id: u8, text: &str) {
     }
 }
 
-#[test]
-fn s23_a_snapshot_of_commits_after_the_copy_is_restored() {
+/// A store whose last checkpoint has written files that are ahead of it.
+fn ahead() -> (SimDisk, Store) {
     let sim = SimDisk::new();
     let disk = FaultyDisk::new(sim.clone());
     let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options(EARLIER)).unwrap();
@@ -73,7 +73,59 @@ fn s23_a_snapshot_of_commits_after_the_copy_is_restored() {
     flush(&store);
     disk.clear();
     checkpoint.join().unwrap().unwrap();
+    (sim, store)
+}
 
+#[test]
+fn s23_a_snapshot_of_commits_after_the_copy_is_continued_by_the_tail() {
+    let (sim, store) = ahead();
+    let copy = store.history_copy().unwrap();
+    let whole = store.durable();
+    let mut parts = Vec::new();
+    let mut from = copy.archived;
+    while from < whole {
+        let part = store.log_part(Some(from), 1).unwrap().unwrap();
+        from = part.end;
+        parts.push(part);
+    }
+    for shipped in 0..=parts.len() {
+        let restored = SimDisk::new();
+        for dir in ["archive", "tail"] {
+            restored.create_dir_all(&Path::new(DIR).join(dir)).unwrap();
+        }
+        for run in &copy.runs {
+            write_file(&restored, &run.path, &read_file(&sim, &run.path));
+        }
+        for (number, part) in parts[..shipped].iter().enumerate() {
+            write_file(&restored, &super::shipped::file(number), &part.bytes);
+        }
+        let made = restore(&restored, &copy.manifest, None, &options(LATER)).unwrap();
+        assert_eq!(made.quarantined, []);
+        assert_eq!(made.log_commits, shipped as u64);
+        let store = Store::open(Arc::new(restored.clone()), Path::new(DIR), options(LATER));
+        let store = store.unwrap();
+        // In the order of their ids.
+        for id in OTHERS.take(shipped) {
+            assert_eq!(value(&open(&store, id)).as_deref(), Some("after"));
+        }
+        for id in OTHERS {
+            let db = open(&store, id);
+            db.kv_put("k", b"again").unwrap();
+            db.commit().unwrap();
+        }
+        flush(&store);
+        store.checkpoint().unwrap();
+        let again = self::restored(&restored, &store.history_copy().unwrap());
+        let store = Store::open(Arc::new(again), Path::new(DIR), options(LATER)).unwrap();
+        for id in OTHERS {
+            assert_eq!(value(&open(&store, id)).as_deref(), Some("again"), "{id}");
+        }
+    }
+}
+
+#[test]
+fn s23_a_snapshot_of_commits_after_the_copy_is_restored() {
+    let (sim, store) = ahead();
     let copy = store.history_copy().unwrap();
     let restored_disk = restored(&sim, &copy);
     let store = Store::open(

@@ -11,8 +11,8 @@ use std::{
 };
 
 use abide_storage::{
-    AlarmEntry, AlarmRow, AlarmState, ArchiveOptions, Bookmark, Disk as _, ObjectKey, OpenMode,
-    RestoreOptions, RestoredDirectory, Result, SimDisk, SplitMix64, Store, StoreOptions,
+    AlarmEntry, AlarmRow, AlarmState, ArchiveOptions, Bookmark, Disk as _, Lsn, ObjectKey,
+    OpenMode, RestoreOptions, RestoredDirectory, Result, SimDisk, SplitMix64, Store, StoreOptions,
     TimelineId, restore_directory,
 };
 
@@ -28,6 +28,8 @@ const IDS: u64 = 5;
 pub(super) struct State {
     pub(super) key: ObjectKey,
     pub(super) bookmark: Bookmark,
+    /// The position after the commit.
+    pub(super) end: Lsn,
     pub(super) millis: u64,
     pub(super) value: Option<String>,
 }
@@ -133,25 +135,27 @@ impl Life {
         let db = self.store.open_object(key).unwrap();
         db.kv_put("k", text.as_bytes()).unwrap();
         db.commit().unwrap();
+        let end = db.newest();
         drop(db);
-        self.remember(key, Some(text.to_owned()));
+        self.remember(key, Some(text.to_owned()), end);
     }
 
     pub(super) fn delete(&mut self, key: ObjectKey) {
         let db = self.store.open_object(key).unwrap();
         db.delete_all().unwrap();
         db.commit().unwrap();
+        let end = db.newest();
         drop(db);
-        self.remember(key, None);
+        self.remember(key, None, end);
     }
 
     pub(super) fn set_alarm(&mut self, key: ObjectKey, alarm: Option<&AlarmRow>) {
         let db = self.store.open_object(key).unwrap();
         db.set_alarm(alarm).unwrap();
         db.commit().unwrap();
-        let text = value(&db);
+        let (text, end) = (value(&db), db.newest());
         drop(db);
-        self.remember(key, text);
+        self.remember(key, text, end);
     }
 
     pub(super) fn tell(&mut self, key: ObjectKey) {
@@ -159,18 +163,19 @@ impl Life {
         if db.timeline().unwrap().untold.is_some() {
             db.timeline_told().unwrap();
             db.commit().unwrap();
-            let text = value(&db);
+            let (text, end) = (value(&db), db.newest());
             drop(db);
-            self.remember(key, text);
+            self.remember(key, text, end);
         }
     }
 
     /// Records the state of an object after a commit.
-    fn remember(&mut self, key: ObjectKey, value: Option<String>) {
+    fn remember(&mut self, key: ObjectKey, value: Option<String>, end: Lsn) {
         flush(&self.store);
         let state = State {
             key,
             bookmark: self.store.bookmark(key).unwrap(),
+            end,
             millis: self.now(),
             value,
         };
@@ -201,6 +206,7 @@ impl Life {
         self.past.push(State {
             key: to,
             bookmark: self.store.bookmark(to)?,
+            end: self.store.durable(),
             millis: self.now(),
             value: self.value(to),
         });
@@ -268,7 +274,8 @@ impl Life {
                     .any(|of| of.0 == key.namespace);
                 if exists && self.store.restore(key, &bookmark).is_ok() {
                     assert_eq!(self.value(key), text);
-                    self.remember(key, text);
+                    let end = self.store.durable();
+                    self.remember(key, text, end);
                 }
             }
             17 => self.tell(key),

@@ -8,5 +8,8 @@ mod life;
 mod lives;
 mod many;
 mod refused;
+mod shipped;
+mod tail;
+mod tail_refused;
 mod time;
 mod timelines;

@@ -10,10 +10,10 @@ use abide_storage::{AlarmRow, ErrorKind, ObjectKey, SplitMix64};
 use super::life::{Life, State, object_files};
 use crate::common::flush;
 
-type Values = BTreeMap<ObjectKey, String>;
+pub(super) type Values = BTreeMap<ObjectKey, String>;
 
 /// The values of all objects at a time, according to the model.
-fn values_at(life: &Life, at: u64) -> Values {
+pub(super) fn values_at(life: &Life, at: u64) -> Values {
     let mut values = Values::new();
     for state in life.past.iter().filter(|state| state.millis <= at) {
         match &state.value {
@@ -24,13 +24,13 @@ fn values_at(life: &Life, at: u64) -> Values {
     values
 }
 
-fn values(life: &Life) -> Values {
+pub(super) fn values(life: &Life) -> Values {
     let value = |key| Some((key, life.value(key)?));
     life.stored().into_iter().filter_map(value).collect()
 }
 
 /// The objects that differ, and the beginnings of their values.
-fn difference(found: &Values, expected: &Values) -> Vec<(String, [Option<String>; 2])> {
+pub(super) fn difference(found: &Values, expected: &Values) -> Vec<(String, [Option<String>; 2])> {
     let short = |of: Option<&String>| of.map(|value| value[..value.len().min(20)].to_owned());
     let keys: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
     let differ = keys
@@ -94,6 +94,7 @@ fn continues(life: &mut Life, random: &mut SplitMix64, expected: &Values, contex
         life.past.push(State {
             key,
             bookmark: life.store.bookmark(key).unwrap(),
+            end: life.store.durable(),
             millis: life.now(),
             value: None,
         });
