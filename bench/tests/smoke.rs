@@ -216,6 +216,7 @@ fn copies_are_measured_a_store_is_restored_and_idle_costs_nothing() {
     for name in [
         "commits/directory",
         "commits/s3",
+        "commits/s3-sync",
         "restore/objects=50/download",
         "restore/objects=50/first-answer",
         "restore/mebibytes=2/build/rate",

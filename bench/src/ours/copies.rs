@@ -1,6 +1,7 @@
 //! Copies of a store: the places to which they go, and the task that makes them.
 
 use std::{
+    io,
     path::Path,
     sync::Arc,
     thread,
@@ -9,11 +10,12 @@ use std::{
 
 use abide::{
     history::{
-        Access, Connector, Location, Options, Run, Snapshot, Source, Store as Copies, Uploader,
+        Access, Connector, Location, Options, Part, Run, Snapshot, Source, Store as Copies,
+        Uploader,
     },
     server::tls_client_config,
 };
-use abide_storage::Store;
+use abide_storage::{Lsn, Store};
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::runtime::Runtime;
 
@@ -22,6 +24,7 @@ use crate::{ours::node, process::Owned};
 /// A copy that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const LOG_WAIT: Duration = Duration::from_millis(250);
 
 /// The archive of a store, as what there is to copy. In a node, more is in a copy's content than the manifest.
 #[derive(Debug)]
@@ -43,8 +46,30 @@ impl Source for Archive {
         Some(Snapshot {
             time,
             content: copy.manifest,
+            end: copy.archived.get(),
             runs: runs.collect(),
         })
+    }
+
+    fn end(&self) -> u64 {
+        self.0.durable_here().get()
+    }
+
+    fn part(&self, from: Option<u64>, most: usize) -> io::Result<Option<Part>> {
+        let part = self.0.log_part(from.map(Lsn::from), most);
+        Ok(part.map_err(io::Error::other)?.map(|part| Part {
+            first: part.first.get(),
+            end: part.end.get(),
+            bytes: part.bytes.into(),
+        }))
+    }
+
+    fn wait_beyond(&self, position: u64) {
+        self.0.wait_beyond(Lsn::from(position), LOG_WAIT);
+    }
+
+    fn copied(&self, position: u64) {
+        self.0.copied(Lsn::from(position));
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use abide::{
-    history::{self, Download, Manifest},
+    history::{self, Download, Manifest, Seal, TailCopy},
     server::{HistoryContent, HistoryPlace, access::AccessStore},
     storage::{RealDisk, StoreOptions},
 };
@@ -158,9 +158,10 @@ pub(crate) fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<ExitCode
     let place = args.place.find(&args.data)?;
     let meter = Meter::new("checked");
     let checked = history::verify(place.copies(), |done, total| meter.show(done, total));
-    let manifest = runtime()?.block_on(checked)?;
+    let checked = runtime()?.block_on(checked)?;
     meter.end();
-    let content = content(&manifest)?;
+    let manifest = &checked.manifest;
+    let content = content(manifest)?;
     writeln!(
         out,
         "manifest {}: {} runs, {} bytes, each as it was written",
@@ -168,12 +169,29 @@ pub(crate) fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<ExitCode
         manifest.runs.len(),
         manifest.bytes()
     )?;
+    writeln!(
+        out,
+        "the log after it: {} pieces, {} bytes, each as it was written",
+        checked.tail.pieces, checked.tail.bytes
+    )?;
+    tell_of_gap(&checked.tail, out)?;
     tell_what_lacks(&content, out)?;
     Ok(if content.is_complete {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn tell_of_gap(tail: &TailCopy, out: &mut impl Write) -> Result<()> {
+    if tail.has_gap {
+        writeln!(
+            out,
+            "later pieces of the log do not continue it: the node could not reach the store for a while, and its next copy had not \
+             been made"
+        )?;
+    }
+    Ok(())
 }
 
 fn tell_what_lacks(content: &HistoryContent, out: &mut impl Write) -> Result<()> {
@@ -199,6 +217,20 @@ fn lacking(content: &HistoryContent) -> String {
 }
 
 impl CopyArgs {
+    /// Finds the copy, and what it says of itself.
+    fn find(&self, place: &HistoryPlace, runtime: &Runtime) -> Result<(Download, HistoryContent)> {
+        let found = runtime.block_on(Download::find(place.copies(), self.manifest));
+        let found =
+            found.context("cannot find a copy; `abide history` lists others, for --manifest")?;
+        let content = content(found.manifest())?;
+        ensure!(
+            content.is_complete || self.incomplete,
+            "the copy is not complete: {}. `abide history` lists others; to restore what there is, add --incomplete",
+            lacking(&content)
+        );
+        Ok((found, content))
+    }
+
     /// Restores a data directory, as of a time in milliseconds since 1970 or as it was last.
     pub(crate) fn restore(
         &self,
@@ -220,30 +252,27 @@ impl CopyArgs {
             dir.display()
         );
         let runtime = runtime()?;
-        let newest = runtime.block_on(history::list(place.copies(), 1));
-        let newest = newest
-            .ok()
-            .and_then(|newest| newest.into_iter().next()?.ok());
-        let found = runtime.block_on(Download::find(place.copies(), self.manifest));
-        let found =
-            found.context("cannot find a copy; `abide history` lists others, for --manifest")?;
-        let content = content(found.manifest())?;
-        ensure!(
-            content.is_complete || self.incomplete,
-            "the copy is not complete: {}. `abide history` lists others; to restore what there is, add --incomplete",
-            lacking(&content)
-        );
+        let find = || self.find(&place, &runtime);
+        let (mut found, mut content) = find()?;
+        // Not before it is known that there is something to restore: the owner stops.
+        let seal = self.take_over.then(|| Seal::make(place.copies()));
+        let seal = seal.map(|seal| runtime.block_on(seal)).transpose()?;
+        if seal.is_some() {
+            (found, content) = find()?;
+        }
         data.make_dir()?;
         let archive = dir.join("archive");
         fs::create_dir_all(&archive)
             .with_context(|| format!("cannot create {}", archive.display()))?;
+        let tail = runtime.block_on(found.save_tail(&dir.join("tail")))?;
         let meter = Meter::new("downloaded");
         runtime.block_on(found.save(&archive, |done, total| meter.show(done, total)))?;
         meter.end();
-        let restored = build(&dir, &content, at, self.inspect)?;
-        if let Some(newest) = newest.as_ref().filter(|_| self.take_over) {
-            history::continue_after(newest, &dir)?;
+        // Before the directory is whole: then it is known to be the one that continues.
+        if let Some(seal) = seal {
+            seal.continue_in(&dir)?;
         }
+        let restored = build(&dir, &content, at, self.inspect)?;
         let from = format!(
             "manifest {} of {}",
             found.manifest().number,
@@ -256,9 +285,10 @@ impl CopyArgs {
             Some(from),
             || Ok(()),
         )?;
-        let until = at.map_or(content.archived_millis, |at| {
-            at.min(content.archived_millis)
-        });
+        let last = content
+            .archived_millis
+            .max(restored.last_millis.unwrap_or_default());
+        let until = at.map_or(last, |at| at.min(last));
         writeln!(
             out,
             "restored {} objects, {} bytes, as of {}",
@@ -266,16 +296,19 @@ impl CopyArgs {
             restored.bytes,
             crate::text::time(i64::try_from(until).ok())
         )?;
+        if restored.log_commits > 0 {
+            writeln!(
+                out,
+                "the last {} commits are from the shipped log",
+                restored.log_commits
+            )?;
+        }
+        tell_of_gap(&tail, out)?;
         for object in &restored.quarantined {
             writeln!(out, "{}\tquarantined: {}", object.key, object.why)?;
         }
         if self.inspect {
             writeln!(out, "for inspection: no node serves it")?;
-        } else if newest.is_none() {
-            writeln!(
-                out,
-                "start it with `abide serve --take-over`: the newest manifest cannot be read"
-            )?;
         } else {
             writeln!(
                 out,

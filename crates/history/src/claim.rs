@@ -1,11 +1,6 @@
 //! Whose the history in the store is, decided by its newest manifest.
 
-use crate::{
-    Error, Manifest, Store,
-    directory::{Mark, Record},
-    key,
-    store::Entry,
-};
+use crate::{Error, Manifest, Store, directory::Record, key, store::Entry};
 
 /// What a start finds.
 #[derive(Debug)]
@@ -21,7 +16,8 @@ pub(crate) struct Claim {
 /// The manifests of a store, by number.
 pub(crate) async fn manifests(store: &Store) -> Result<Vec<(u64, Entry)>, Error> {
     let entries = store.list(key::MANIFESTS).await?.into_iter();
-    let numbered = entries.filter_map(|entry| Some((key::manifest_number(&entry.key)?, entry)));
+    let number = |entry: &Entry| key::number_in(key::MANIFESTS, &entry.key);
+    let numbered = entries.filter_map(|entry| Some((number(&entry)?, entry)));
     Ok(numbered.collect())
 }
 
@@ -31,7 +27,7 @@ pub(crate) async fn numbers_from(store: &Store, number: u64) -> Result<Vec<u64>,
     let entries = store.list_after(key::MANIFESTS, &before).await?;
     let numbers = entries
         .iter()
-        .filter_map(|entry| key::manifest_number(&entry.key));
+        .filter_map(|entry| key::number_in(key::MANIFESTS, &entry.key));
     Ok(numbers.filter(|there| *there >= number).collect())
 }
 
@@ -62,14 +58,11 @@ impl Claim {
             });
         };
         let newest = manifest(store, number).await?;
-        let mark = Some(Mark {
-            number,
-            session: newest.session,
-        });
-        let is_own = mark == record.published || mark == record.tried;
-        // It was restored to continue after this one.
-        let is_restored = mark == record.restored;
-        if !is_own && !is_restored && !take_over {
+        let mark = newest.mark();
+        let is_own = record.knows(mark);
+        // It has sealed the tail: whatever the manifest says, its owner is gone or stops. `Tail::open` sees whether the seal holds.
+        let continues = record.is_restored && record.published.is_none();
+        if !is_own && !continues && !take_over {
             return Err(Error::Owned(refusal(store, &newest, record)));
         }
         Ok(Self {

@@ -5,11 +5,14 @@ use std::{
     io::{ErrorKind, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Listed, Session, Writer};
+use tokio::sync::Mutex;
+
+use crate::{Error, Seal, Session, Store, Writer, publisher::on_thread};
 
 const VERSION: u32 = 1;
 
@@ -29,28 +32,105 @@ pub(crate) struct Record {
     pub writer: Writer,
     /// The last manifest that the store has confirmed.
     pub published: Option<Mark>,
-    /// The last one that was tried, written before the request.
-    pub tried: Option<Mark>,
-    /// Another's, which this directory was restored to follow.
-    pub restored: Option<Mark>,
+    /// Those that were tried since, written before the request: each may be there, or come.
+    pub tried: Vec<Mark>,
+    /// It was restored to continue another's history, which it sealed.
+    pub is_restored: bool,
+    /// Where its history was taken over by another: it is not to continue there.
+    pub superseded_at: Option<String>,
+    /// The last session that is known to have begun in the tail, and before it those that may have tried to since, written before
+    /// the request.
+    pub begun: Vec<Session>,
 }
 
-/// Records in a data directory that was restored from a copy that it continues the history there: its node uploads to the same
-/// place, unless another directory has published after `newest`, which was the newest manifest before the restore.
-///
-/// # Errors
-/// If the file `history.json` cannot be written, or there are no random numbers.
-pub fn continue_after(newest: &Listed, dir: &Path) -> Result<(), Error> {
-    Directory::new(dir).write(&Record {
-        version: VERSION,
-        writer: Writer::random()?,
-        published: None,
-        tried: None,
-        restored: Some(Mark {
-            number: newest.number,
-            session: newest.session,
-        }),
-    })
+impl Seal {
+    /// Records in a data directory that was restored from the sealed copy that it continues the history there: its node uploads to
+    /// the same place, unless another directory has begun there since.
+    ///
+    /// # Errors
+    /// If the file `history.json` cannot be written.
+    pub fn continue_in(self, dir: &Path) -> Result<(), Error> {
+        Directory::new(dir).write(&Record {
+            is_restored: true,
+            begun: vec![self.session],
+            ..Record::new(self.writer)
+        })
+    }
+}
+
+impl Record {
+    /// True if this directory has published a manifest, or may have.
+    pub(crate) fn knows(&self, mark: Mark) -> bool {
+        self.published == Some(mark) || self.tried.contains(&mark)
+    }
+
+    /// True if the history in a store was taken over from it.
+    pub(crate) fn is_superseded(&self, store: &Store) -> bool {
+        self.superseded_at.as_deref() == Some(&store.location().to_string())
+    }
+
+    /// A manifest is going to be tried.
+    pub(crate) fn note_tried(&mut self, mark: Mark) {
+        if !self.tried.contains(&mark) {
+            self.tried.push(mark);
+        }
+    }
+
+    /// A manifest is in force.
+    pub(crate) fn note_published(&mut self, mark: Mark) {
+        self.published = Some(mark);
+        self.tried.retain(|tried| tried.number > mark.number);
+    }
+
+    fn new(writer: Writer) -> Self {
+        Self {
+            version: VERSION,
+            writer,
+            published: None,
+            tried: Vec::new(),
+            is_restored: false,
+            superseded_at: None,
+            begun: Vec::new(),
+        }
+    }
+}
+
+/// The file, of which a session keeps the content.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    directory: Directory,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Notes {
+    /// Reads the file, or makes it.
+    pub(crate) async fn open(directory: Directory) -> Result<Self, Error> {
+        let read = directory.clone();
+        let record = on_thread(move || read.read()).await?;
+        let record = Arc::new(Mutex::new(record));
+        Ok(Self { directory, record })
+    }
+
+    pub(crate) async fn record(&self) -> Record {
+        self.record.lock().await.clone()
+    }
+
+    /// Changes it, durably. If the caller is gone before that, the thread still holds the lock until it is written.
+    pub(crate) async fn change(
+        &self,
+        change: impl FnOnce(&mut Record) + Send + 'static,
+    ) -> Result<(), Error> {
+        let mut record = Arc::clone(&self.record).lock_owned().await;
+        let directory = self.directory.clone();
+        on_thread(move || {
+            let mut changed = record.clone();
+            change(&mut changed);
+            directory.write(&changed)?;
+            *record = changed;
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// The file.
@@ -75,13 +155,7 @@ impl Directory {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let record = Record {
-                    version: VERSION,
-                    writer: Writer::random()?,
-                    published: None,
-                    tried: None,
-                    restored: None,
-                };
+                let record = Record::new(Writer::random()?);
                 self.write(&record)?;
                 return Ok(record);
             }
@@ -126,7 +200,7 @@ mod tests {
         let mut record = directory.read().unwrap();
         assert_eq!(directory.read().unwrap(), record);
         let session = Session::random().unwrap();
-        record.tried = Some(Mark { number: 3, session });
+        record.note_tried(Mark { number: 3, session });
         directory.write(&record).unwrap();
         assert_eq!(directory.read().unwrap(), record);
         fs::write(directory.path(), "{}").unwrap();

@@ -14,7 +14,10 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::{Duration, sleep};
 
-use crate::{Error, Manifest, Store, StoredRun, backoff::Backoff, claim, publisher::on_thread};
+use crate::{
+    Error, Manifest, Store, StoredRun, TailCopy, backoff::Backoff, claim, publisher::on_thread,
+    source::Part, tail_reader::TailReader,
+};
 
 /// Runs under way at once.
 const AT_ONCE: usize = 4;
@@ -27,6 +30,18 @@ const ATTEMPTS: u32 = 6;
 pub struct Download {
     store: Store,
     manifest: Manifest,
+    /// The tail continues the newest only.
+    is_newest: bool,
+}
+
+/// What [`verify`] has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// The newest manifest.
+    pub manifest: Manifest,
+    /// What continues it.
+    pub tail: TailCopy,
 }
 
 /// A run that is being read: where the next byte goes.
@@ -43,15 +58,11 @@ impl Download {
     /// [`Error::NoHistory`] if there is none, or the manifest has none; or what the store says.
     pub async fn find(store: &Store, number: Option<u64>) -> Result<Self, Error> {
         let location = store.location();
-        let number = match number {
-            Some(number) => number,
-            None => {
-                let manifests = again(|| claim::manifests(store)).await?;
-                let newest = manifests.last().map(|(number, _)| *number);
-                newest
-                    .ok_or_else(|| Error::NoHistory(format!("there is no history at {location}")))?
-            }
-        };
+        let manifests = again(|| claim::manifests(store)).await?;
+        let newest = manifests.last().map(|(number, _)| *number);
+        let newest =
+            newest.ok_or_else(|| Error::NoHistory(format!("there is no history at {location}")))?;
+        let number = number.unwrap_or(newest);
         let manifest = match again(|| claim::manifest(store, number)).await {
             Err(Error::Missing { .. }) => {
                 let text = format!("there is no manifest {number} at {location}");
@@ -64,8 +75,11 @@ impl Download {
                 "manifest {number} at {location} has no complete copy: the first upload has not ended"
             )));
         }
-        let store = store.clone();
-        Ok(Self { store, manifest })
+        Ok(Self {
+            store: store.clone(),
+            manifest,
+            is_newest: number == newest,
+        })
     }
 
     /// The manifest.
@@ -89,6 +103,25 @@ impl Download {
         while each.try_next().await?.is_some() {}
         let dir = dir.to_owned();
         on_thread(move || sync_dir(&dir)).await
+    }
+
+    /// Downloads the part of the log that continues the runs into a directory, each piece as `NUMBER.part` with 16 hex digits. Files
+    /// of an earlier attempt are replaced. An older manifest than the newest has no tail. Call it before [`Self::save`]: pieces are
+    /// deleted ten minutes after a later copy has the log in runs.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub async fn save_tail(&self, dir: &Path) -> Result<TailCopy, Error> {
+        let emptied = dir.to_owned();
+        on_thread(move || empty(&emptied)).await?;
+        let mut reader = TailReader::new(&self.store, &self.manifest, self.is_newest).await?;
+        while let Some((number, part)) = reader.next().await? {
+            let path = dir.join(format!("{number:016x}.part"));
+            on_thread(move || write_part(&path, &part)).await?;
+        }
+        let dir = dir.to_owned();
+        on_thread(move || sync_dir(&dir)).await?;
+        Ok(reader.read())
     }
 
     async fn run(&self, run: &StoredRun, dir: &Path, advance: &impl Fn(u64)) -> Result<(), Error> {
@@ -145,12 +178,17 @@ impl Download {
     }
 }
 
-/// Reads every run that the newest manifest lists, and keeps nothing. `progress` is told the bytes done, and of how many.
+/// Reads every run that the newest manifest lists, and its tail, and keeps nothing. `progress` is told the bytes of runs done, and of
+/// how many.
 ///
 /// # Errors
 /// If there is no copy, an object is missing or damaged, or the store does not answer.
-pub async fn verify(store: &Store, progress: impl Fn(u64, u64)) -> Result<Manifest, Error> {
+pub async fn verify(store: &Store, progress: impl Fn(u64, u64)) -> Result<Verified, Error> {
     let Download { manifest, .. } = Download::find(store, None).await?;
+    // What the runs of a later copy have of it is deleted soon.
+    let mut reader = TailReader::new(store, &manifest, true).await?;
+    while reader.next().await?.is_some() {}
+    let tail = reader.read();
     let total = manifest.bytes();
     let done = AtomicU64::new(0);
     let each = manifest.runs.iter().map(|run| {
@@ -168,7 +206,7 @@ pub async fn verify(store: &Store, progress: impl Fn(u64, u64)) -> Result<Manife
     let mut each = stream::iter(each).buffer_unordered(AT_ONCE);
     while each.try_next().await?.is_some() {}
     drop(each);
-    Ok(manifest)
+    Ok(Verified { manifest, tail })
 }
 
 async fn read_part(store: &Store, key: &str, from: u64, length: u64) -> Result<Bytes, Error> {
@@ -193,7 +231,9 @@ async fn read_part(store: &Store, key: &str, from: u64, length: u64) -> Result<B
 }
 
 /// Repeats what the store does not answer.
-async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn() -> F) -> Result<T, Error> {
+pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(
+    work: impl Fn() -> F,
+) -> Result<T, Error> {
     let mut backoff = Backoff::new(Duration::from_secs(10));
     loop {
         match work().await {
@@ -286,6 +326,27 @@ impl Target {
         self.crc = crc32c::crc32c_append(self.crc, bytes);
         self.length += bytes.len() as u64;
     }
+}
+
+/// Makes an empty directory.
+fn empty(dir: &Path) -> Result<(), Error> {
+    let failed = |error| Error::file(dir, error);
+    fs::create_dir_all(dir).map_err(failed)?;
+    for file in fs::read_dir(dir).map_err(failed)? {
+        fs::remove_file(file.map_err(failed)?.path()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn write_part(path: &Path, part: &Part) -> Result<(), Error> {
+    let written = || {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(path)?;
+        file.write_all(&part.bytes)?;
+        file.sync_all()
+    };
+    written().map_err(|error| Error::file(path, error))
 }
 
 fn sync_dir(dir: &Path) -> Result<(), Error> {

@@ -53,7 +53,7 @@ pub enum Error {
 impl Error {
     /// True if trying again does not help: an operator has to decide.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Owned(_))
+        matches!(self, Self::Owned(_) | Self::Configuration(_))
     }
 
     /// True if the store knows the credentials, and they do not permit the request.

@@ -1,17 +1,18 @@
 //! What is deleted from the store, and why it is safe.
 //!
-//! All is decided after this session has created manifest N and seen no higher one, and from N alone. In what follows, *listed* is what a manifest
-//! lists as a run of its copy or as staged.
+//! All is decided after this session has created manifest N, which counts, and from N alone. In what follows, *listed* is what a
+//! manifest lists as a run of its copy or as staged.
 //!
 //! - **A manifest** is deleted if its successor has been in force for [`Options::keep`](crate::Options::keep). The newest has no
 //!   successor. Ages are differences of the store's own times, and of this process's clock since it began: a wall clock that is set
 //!   does not matter. Manifests are deleted before the runs that only they list.
 //! - **A dropped run**, which manifest N says that none after `last` lists, is deleted if every manifest up to `last` is. N does not
-//!   list it. No later manifest will: by the second rule of this crate N + 1 lists what N lists and what its session has written
+//!   list it. No later manifest will: by the fourth rule of this crate N + 1 lists what N lists and what its session has written
 //!   since, and no one writes under this key again (its session writes each run once, and numbers do not come back).
 //! - **A leftover** is an object in the folder of another session with a base below N, of this writer or of one from which it took
-//!   over, that N neither lists nor has dropped. Such a session will have no manifest after N, by the first rule; and no other session lists what it did not write and N does not list. A session that may create N + 1 has N as its base
-//!   or a later one, so its folder is not touched.
+//!   over, that N neither lists nor has dropped. A session that is to create a manifest after N begins another folder when it follows
+//!   N, whose base is N or later, and lists nothing of its older ones that N does not list. No other session lists what it
+//!   did not write and N does not list.
 //!
 //! A request to delete that arrives late does no harm, because all three stay true forever.
 

@@ -18,13 +18,29 @@ pub struct Session(u128);
 
 impl Writer {
     pub(crate) fn random() -> Result<Self, Error> {
-        random().map(|bytes| Self(u64::from_le_bytes(bytes)))
+        random().map(Self::from_bytes)
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
     }
 }
 
 impl Session {
     pub(crate) fn random() -> Result<Self, Error> {
-        random().map(|bytes| Self(u128::from_le_bytes(bytes)))
+        random().map(Self::from_bytes)
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
     }
 }
 

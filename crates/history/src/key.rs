@@ -5,17 +5,29 @@ use crate::{Session, Writer, identity::digits};
 /// What the keys of manifests begin with.
 pub(crate) const MANIFESTS: &str = "manifests";
 
+/// What the keys of the tail begin with.
+pub(crate) const TAIL: &str = "tail";
+
 /// The key of a manifest.
 pub(crate) fn manifest(number: u64) -> String {
-    format!("{MANIFESTS}/{number:016x}")
+    numbered(MANIFESTS, number)
 }
 
-/// The number of the manifest under a key.
-pub(crate) fn manifest_number(key: &str) -> Option<u64> {
-    let (folder, name) = key.split_once('/')?;
+/// The key of a piece of the tail.
+pub(crate) fn piece(number: u64) -> String {
+    numbered(TAIL, number)
+}
+
+fn numbered(folder: &str, number: u64) -> String {
+    format!("{folder}/{number:016x}")
+}
+
+/// The number of an object in a folder, from its key.
+pub(crate) fn number_in(folder: &str, key: &str) -> Option<u64> {
+    let name = key.strip_prefix(folder)?.strip_prefix('/')?;
     digits(name, 16)?;
     let number = u64::from_str_radix(name, 16).ok()?;
-    (folder == MANIFESTS && number > 0).then_some(number)
+    (number > 0).then_some(number)
 }
 
 /// What the keys of a writer's runs begin with.
@@ -97,13 +109,14 @@ mod tests {
         assert_eq!(Folder::of(&format!("{key}.0001")), Some(folder));
         assert_eq!(Folder::of(&format!("{key}/x")), None);
         assert_eq!(Folder::of(&key.replace("ab/", "AB/")), None);
-        assert_eq!(manifest_number(&manifest(300)), Some(300));
+        assert_eq!(number_in(MANIFESTS, &manifest(300)), Some(300));
+        assert_eq!(number_in(TAIL, &piece(300)), Some(300));
         for wrong in [
             "manifests/1",
             "manifests/0000000000000000",
             "runs/0000000000000001",
         ] {
-            assert_eq!(manifest_number(wrong), None);
+            assert_eq!(number_in(MANIFESTS, wrong), None);
         }
     }
 

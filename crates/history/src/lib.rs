@@ -1,36 +1,42 @@
 //! Copies of a node's history in an object store, and the way back.
 //!
 //! A node's history is a set of *runs*, which are files that never change, and some bytes that say what they contain. This crate
-//! copies both into a bucket or a directory, and downloads them again. It sees files, numbers and opaque bytes.
+//! copies both into a bucket or a directory, with the log that continues them, and downloads them again. It sees files, numbers and
+//! opaque bytes.
 //!
 //! - [`Location`], [`Access`], [`Store`]: where the copies are, and how to reach them.
 //! - [`Uploader`]: a task that copies what a [`Source`] has, until it is stopped; [`Status`] says how far it is.
-//! - [`Download`]: all runs of a manifest into a directory; [`verify`] and [`list`].
+//! - [`Download`]: all runs of a manifest and its tail into directories; [`verify`] and [`list`].
+//! - [`Seal`]: ends the tail of a lost node, so that another continues its history.
 //! - [`Probe`]: whether a store does what ownership relies on.
 //!
 //! # What is in the store
 //!
 //! ```text
 //! manifests/{number}                                   numbered from 1; the highest number is in force
+//! tail/{number}                                        pieces of the log that continue the runs
 //! runs/{writer}/{base}-{session}/{run}.run             a run of at most one part
 //! runs/{writer}/{base}-{session}/{run}.run.{part}      a part of a longer one
 //! ```
 //!
 //! Every object is created once and never replaced. A *writer* is a data directory, a *session* one start of a process in it, and
-//! *base* the number of the manifest that was in force when the session looked first. A manifest lists the runs of one moment.
+//! *base* the number of the manifest after which the session began to write. A manifest lists the runs of one moment, and names
+//! the first piece of the tail that continues them.
 //!
 //! # What holds, and why
 //!
-//! 1. **One owner.** The next manifest is created under the next number, and a store refuses to create what exists. Of two owners
-//!    that create the same number one is refused; it sees another session's manifest there, and stops for good. A number may be
-//!    free again because its manifest was old and deleted; but the newest never is, so a manifest counts only if no higher one is
-//!    there after it was created. Hence a session that has manifest N knows that no other session whose base is below N will
-//!    ever have one again.
-//! 2. **A manifest lists what is there.** Manifest N + 1 lists only keys that manifest N lists, and keys that its own session has
-//!    written since and that the store has confirmed. No other session writes under these keys.
-//! 3. **Nothing listed is deleted.** See `garbage`: a key is deleted only if no later manifest can list it, by 1 and 2.
+//! 1. **One owner.** A session begins by creating the next piece of the tail, and a store refuses to create what exists. The piece that
+//!    an earlier session would create next has the same number, or a lower one, so it has none any more: it sees another's there,
+//!    and stops for good. The newest piece is never deleted, nor are those with which sessions begin.
+//! 2. **A manifest counts** if, after it was created, there is none with a higher number and no piece of a later session. Its
+//!    session reports nothing as copied before it has looked. One that does not count may be there, and the owner continues after it.
+//! 3. **What is reported is found.** A restore first seals the tail: it begins a session itself. A manifest that counts was created
+//!    before, and so was each piece; the restore looks afterwards.
+//! 4. **A manifest lists what is there.** Manifest N + 1 lists only keys that manifest N lists, and keys with the base N or later that
+//!    its own session has written since and that the store has confirmed. No other session writes under these keys.
+//! 5. **Nothing listed is deleted.** See `garbage` and `tail`: a key is deleted only if no later manifest can list it.
 //!
-//! All three hold while requests are late, lost, or carried out although their response was lost. They need a store that refuses
+//! All of it holds while requests are late, lost, or carried out although their response was lost. It needs a store that refuses
 //! to create what exists: [`Probe`] tells. In a store without, two owners may replace each other's manifests, but not their runs.
 
 #![forbid(unsafe_code)]
@@ -50,19 +56,24 @@ mod listing;
 mod location;
 mod manifest;
 mod options;
+mod piece;
 mod probe;
 mod publisher;
+mod seal;
+mod sequence;
+mod shipper;
 mod source;
 mod status;
 mod store;
+mod tail;
+mod tail_reader;
 mod traffic;
 mod transfer;
 mod uploader;
 
 pub use access::Access;
 pub use connector::Connector;
-pub use directory::continue_after;
-pub use download::{Download, verify};
+pub use download::{Download, Verified, verify};
 pub use error::Error;
 pub use identity::{Session, Writer};
 pub use listing::{Listed, list};
@@ -70,8 +81,10 @@ pub use location::Location;
 pub use manifest::{Manifest, StoredRun};
 pub use options::Options;
 pub use probe::Probe;
-pub use source::{Run, Snapshot, Source};
-pub use status::{Failing, Published, Status, StatusWatch};
+pub use seal::Seal;
+pub use source::{Part, Run, Snapshot, Source};
+pub use status::{Copied, Failing, Published, Status, StatusWatch};
 pub use store::Store;
+pub use tail_reader::TailCopy;
 pub use traffic::{Requests, Traffic};
 pub use uploader::Uploader;

@@ -9,7 +9,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Error, Session, Writer, key, key::Folder};
+use crate::{Error, Session, Writer, directory::Mark, key, key::Folder};
 
 /// Of the envelope and of what is in it.
 const VERSION: u32 = 1;
@@ -71,6 +71,10 @@ pub struct Manifest {
     pub runs: Vec<StoredRun>,
     /// What the source said of these runs. None until the first copy is complete.
     pub content: Option<Vec<u8>>,
+    /// The position up to which the log is in the runs.
+    pub end: u64,
+    /// What continues the runs: pieces of one session, from this number on.
+    pub(crate) tail: Option<Mark>,
     /// Runs that are in the store and belong to a copy that is not complete.
     pub(crate) staged: Vec<StoredRun>,
     pub(crate) dropped: Vec<Dropped>,
@@ -103,12 +107,22 @@ struct Body {
     writers: BTreeSet<Writer>,
     /// Base 64.
     content: Option<String>,
+    end: u64,
+    tail: Option<Mark>,
 }
 
 impl Manifest {
     /// The length of its runs.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// What a directory remembers of it.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            number: self.number,
+            session: self.session,
+        }
     }
 
     /// Every run that it lists.
@@ -138,6 +152,8 @@ impl Manifest {
                 .content
                 .as_ref()
                 .map(|bytes| BASE64_STANDARD.encode(bytes)),
+            end: self.end,
+            tail: self.tail,
         };
         let fault = |error: serde_json::Error| Error::store("a manifest".to_owned(), error);
         let manifest = serde_json::value::to_raw_value(&body).map_err(fault)?;
@@ -177,6 +193,8 @@ impl Manifest {
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(body.unix_millis),
             runs: body.runs,
             content,
+            end: body.end,
+            tail: body.tail,
             staged: body.staged,
             dropped: body.dropped,
             is_foreign: body.foreign,
@@ -228,6 +246,11 @@ mod tests {
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(1234),
             runs: vec![run(1), run(2)],
             content: Some(b"opaque".to_vec()),
+            end: 4096,
+            tail: Some(Mark {
+                number: 12,
+                session: folder.session,
+            }),
             staged: vec![run(3)],
             dropped: vec![Dropped {
                 key: folder.run(4),

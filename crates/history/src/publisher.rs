@@ -2,10 +2,11 @@
 //!
 //! Contract: [`Publisher::publish`] changes what the session knows only once the store has confirmed the manifest. If the response
 //! was lost, the next attempt finds the manifest of the first, or creates its own, and the two may differ: what counts is what the
-//! store has. A manifest counts if, after it was created, there is none with a higher number.
+//! store has. A manifest counts if, after it was created, there is none with a higher number, and no piece of a later session.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -14,20 +15,21 @@ use bytes::Bytes;
 use crate::{
     Error, Manifest, Options, Published, Session, Snapshot, Store, StoredRun,
     claim::{Claim, manifest, numbers_from, superseded},
-    directory::{Directory, Mark, Record},
+    directory::Notes,
     garbage::Garbage,
     key,
     key::Folder,
     manifest::Dropped,
     store::Creation,
+    tail::Tail,
 };
 
 /// What the session knows.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub store: Store,
-    directory: Directory,
-    record: Record,
+    notes: Arc<Notes>,
+    pub tail: Arc<Tail>,
     /// Where its runs go.
     pub folder: Folder,
     /// The manifest in force.
@@ -55,55 +57,83 @@ pub(crate) enum Outcome {
 }
 
 impl Publisher {
-    /// Looks whose the history is.
+    /// Looks whose the history is. `end` is that of the log.
     pub(crate) async fn open(
         store: Store,
-        directory: Directory,
+        notes: Arc<Notes>,
         session: Session,
         options: &Options,
+        end: u64,
     ) -> Result<Self, Error> {
-        let record = on_thread({
-            let directory = directory.clone();
-            move || directory.read()
-        })
-        .await?;
+        if options.take_over {
+            notes.change(|record| record.superseded_at = None).await?;
+        }
+        let record = notes.record().await;
         let claim = Claim::check(&store, &record, options.take_over).await?;
         let last = claim.newest;
-        let garbage = Garbage::new(&claim.manifests, options.keep);
-        let mut known = BTreeMap::new();
-        let mut candidates = BTreeMap::new();
-        let mut dropped = Vec::new();
-        if let Some(last) = &last {
-            let numbered = |run: &StoredRun| (run.number, run.clone());
-            if claim.is_taken_over {
-                // Not those that are staged: the next manifest drops them.
-                candidates.extend(last.runs.iter().map(numbered));
-            } else if last.is_foreign {
-                candidates.extend(last.runs.iter().map(numbered));
-                known.extend(last.staged.iter().map(numbered));
-            } else {
-                known.extend(last.listed().map(numbered));
-            }
-            dropped.clone_from(&last.dropped);
+        if let Some(last) = last.as_ref().filter(|_| !claim.is_taken_over) {
+            let mark = last.mark();
+            notes
+                .change(move |record| record.note_published(mark))
+                .await?;
         }
-        Ok(Self {
+        let (is_taken_over, may_take_over) = (claim.is_taken_over, options.take_over);
+        let tail = Tail::open(
+            &store,
+            &notes,
+            session,
+            last.as_ref(),
+            is_taken_over,
+            may_take_over,
+            end,
+        );
+        let tail = Arc::new(tail.await?);
+        let garbage = Garbage::new(&claim.manifests, options.keep);
+        let mut publisher = Self {
             folder: Folder {
                 writer: record.writer,
-                base: last.as_ref().map_or(0, |last| last.number),
+                base: 0,
                 session,
             },
             is_unclaimed: claim.is_taken_over || last.is_none(),
             store,
-            directory,
-            record,
-            last,
-            known,
-            candidates,
+            notes,
+            tail,
+            last: None,
+            known: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             begun: BTreeMap::new(),
             parts: HashMap::new(),
-            dropped,
+            dropped: Vec::new(),
             garbage,
-        })
+        };
+        if let Some(last) = last {
+            publisher.follow(last);
+        }
+        Ok(publisher)
+    }
+
+    /// Begins after a manifest of another session: what is in the store, it says.
+    fn follow(&mut self, manifest: Manifest) {
+        // What this session has written, its owner may take for leftovers of an earlier one.
+        self.folder.base = manifest.number;
+        self.known.clear();
+        self.candidates.clear();
+        self.begun.clear();
+        self.parts.clear();
+        let numbered = |run: &StoredRun| (run.number, run.clone());
+        let (runs, staged) = (manifest.runs.iter(), manifest.staged.iter());
+        if self.is_unclaimed {
+            // Not those that are staged: the next manifest drops them.
+            self.candidates.extend(runs.map(numbered));
+        } else if manifest.is_foreign {
+            self.candidates.extend(runs.map(numbered));
+            self.known.extend(staged.map(numbered));
+        } else {
+            self.known.extend(manifest.listed().map(numbered));
+        }
+        self.dropped.clone_from(&manifest.dropped);
+        self.last = Some(manifest);
     }
 
     /// The newest complete copy.
@@ -126,6 +156,7 @@ impl Publisher {
         let stored = last.runs.iter().map(|run| (run.number, run.bytes));
         let wanted = snapshot.runs.iter().map(|run| (run.number, run.bytes));
         !last.is_foreign
+            && !self.tail.wants_manifest()
             && last.content.as_ref() == Some(&snapshot.content)
             && stored.collect::<BTreeSet<_>>() == wanted.collect()
     }
@@ -164,6 +195,9 @@ impl Publisher {
         next.is_foreign = false;
         next.content = Some(snapshot.content.clone());
         next.time = snapshot.time;
+        next.end = snapshot.end;
+        self.tail.begin(&self.notes).await?;
+        next.tail = Some(self.tail.mark(snapshot.end));
         let outcome = self.create(next).await?;
         if outcome == Outcome::Published {
             let last = self.last.iter().flat_map(Manifest::listed);
@@ -178,6 +212,7 @@ impl Publisher {
 
     /// Publishes that the runs that are known are in the store, and leaves the newest copy as it is.
     pub(crate) async fn stage(&mut self) -> Result<Outcome, Error> {
+        self.tail.begin(&self.notes).await?;
         let mut next = self.next();
         let copied: BTreeSet<&str> = next.runs.iter().map(|run| &*run.key).collect();
         let known = self.known.values();
@@ -215,6 +250,8 @@ impl Publisher {
             time: last.map_or_else(SystemTime::now, |last| last.time),
             runs: last.map(|last| last.runs.clone()).unwrap_or_default(),
             content: last.and_then(|last| last.content.clone()),
+            end: last.map_or(0, |last| last.end),
+            tail: last.and_then(|last| last.tail),
             staged: Vec::new(),
             dropped: self.dropped.clone(),
             is_foreign: last.is_some_and(|last| self.is_unclaimed || last.is_foreign),
@@ -226,20 +263,25 @@ impl Publisher {
         debug_assert!(!next.contradicts_itself(), "{next:?}");
         let number = next.number;
         self.check_last().await?;
-        let mark = Mark {
-            number,
-            session: self.folder.session,
-        };
-        self.remember(|record| record.tried = Some(mark)).await?;
+        let mark = next.mark();
+        let before = self.notes.record().await;
+        self.notes
+            .change(move |record| record.note_tried(mark))
+            .await?;
         let bytes = Bytes::from(next.encode()?);
         let created = self.store.create(&key::manifest(number), bytes).await?;
         let (manifest, outcome) = if created == Creation::Made {
             (next, Outcome::Published)
         } else {
-            // Its own, if a response was lost.
+            // Its own, if a response was lost; or that of an owner that this session has replaced, which has come late.
             let there = manifest(&self.store, number).await?;
             if there.session != self.folder.session {
-                return Err(Error::Owned(superseded(&self.store, &there)));
+                if self.store.replaces() {
+                    return Err(Error::Owned(superseded(&self.store, &there)));
+                }
+                self.tail.must_be_newest().await?;
+                self.is_unclaimed = !before.knows(there.mark());
+                self.follow(there.clone());
             }
             let is_same = there == next;
             let outcome = if is_same {
@@ -250,16 +292,26 @@ impl Publisher {
             (there, outcome)
         };
         self.check_newest(number).await?;
+        // A restore that has sealed the tail may have looked for the newest manifest before this one was there.
+        self.tail.must_be_newest().await?;
         self.garbage.published(number);
         self.dropped.clone_from(&manifest.dropped);
         // What a manifest has dropped is listed by none again.
         let dropped: BTreeSet<&str> = self.dropped.iter().map(|run| &*run.key).collect();
         self.known.retain(|_, run| !dropped.contains(&*run.key));
         self.begun.retain(|_, run| !dropped.contains(&*run.key));
+        if manifest.content.is_some() && !manifest.is_foreign {
+            self.tail.published(&manifest);
+        }
+        let mark = manifest.mark();
+        let is_own = manifest.session == self.folder.session || before.knows(mark);
+        self.is_unclaimed &= !is_own;
         self.last = Some(manifest);
-        self.is_unclaimed = false;
-        self.remember(|record| record.published = Some(mark))
-            .await?;
+        if is_own {
+            self.notes
+                .change(move |record| record.note_published(mark))
+                .await?;
+        }
         Ok(outcome)
     }
 
@@ -276,6 +328,7 @@ impl Publisher {
         let Some(last) = last.filter(|last| !there.contains(last)) else {
             return Ok(());
         };
+        self.tail.doubt();
         // The new one lists what is not there: it must not be restored, and this node must not continue from it.
         self.store.delete(&[key::manifest(number)]).await?;
         Err(Error::store(
@@ -301,12 +354,6 @@ impl Publisher {
         Err(Error::Owned(superseded(&self.store, &there)))
     }
 
-    async fn remember(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), Error> {
-        change(&mut self.record);
-        let (directory, record) = (self.directory.clone(), self.record.clone());
-        on_thread(move || directory.write(&record)).await
-    }
-
     /// Deletes some of what is no longer needed. Only after a manifest of this session.
     pub(crate) async fn collect(&mut self) -> Result<(), Error> {
         let Some(last) = self.last.as_ref() else {
@@ -318,7 +365,8 @@ impl Publisher {
         let dropped = &mut self.dropped;
         self.garbage
             .collect(&self.store, self.folder, last, dropped)
-            .await
+            .await?;
+        self.tail.collect().await
     }
 }
 

@@ -1,6 +1,8 @@
 //! What there is to copy.
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{io, path::PathBuf, time::SystemTime};
+
+use bytes::Bytes;
 
 /// A run to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,11 +15,24 @@ pub struct Run {
     pub bytes: u64,
 }
 
+/// A part of the log: bytes that this crate does not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The position of its first byte.
+    pub first: u64,
+    /// The position after its last byte.
+    pub end: u64,
+    /// What it has, and what is to be known to read that.
+    pub bytes: Bytes,
+}
+
 /// The history of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Everything that was acknowledged before this time is in it, by this machine's clock.
     pub time: SystemTime,
+    /// The position up to which the log is in the runs.
+    pub end: u64,
     /// What a restore needs to know of the runs. Bytes that this crate does not read.
     pub content: Vec<u8>,
     /// All runs of that moment, each number once. They and what `content` says must be durable on this machine: a machine that
@@ -33,4 +48,20 @@ pub trait Source: Send + Sync + 'static {
     /// What there is to copy now, or `None` if that cannot be said at this moment. May read and wait: it is called on a thread for
     /// that.
     fn snapshot(&self) -> Option<Snapshot>;
+
+    /// The position up to which the log is durable on this machine. Called often.
+    fn end(&self) -> u64;
+
+    /// What the log has from a position on, or from the oldest that it keeps: at most about `most` bytes, and at least one record;
+    /// `None` if there is nothing durable. It begins later if the log no longer has that position. May read and wait.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    fn part(&self, from: Option<u64>, most: usize) -> io::Result<Option<Part>>;
+
+    /// Returns once the log is durable beyond a position, or after about a second. It waits on a thread for that.
+    fn wait_beyond(&self, position: u64);
+
+    /// Everything before this position is in the store, and can be restored.
+    fn copied(&self, position: u64);
 }

@@ -16,14 +16,30 @@ pub struct Status {
     pub backlog_runs: u64,
     /// Their length, without the parts that are in the store.
     pub backlog_bytes: u64,
-    /// Since when it fails, and why. `None` if the last attempt succeeded.
+    /// How much of the log is in the store.
+    pub copied: Option<Copied>,
+    /// Since when copying runs fails, and why. `None` if the last attempt succeeded.
     pub failing: Option<Failing>,
+    /// The same of shipping the tail.
+    pub not_shipping: Option<Failing>,
     /// The history belongs to another directory, and nothing is uploaded any more: what to do.
     pub superseded: Option<String>,
     /// Why what the store no longer needs could not be deleted, the last time. Copies are complete nevertheless.
     pub undeleted: Option<String>,
     /// False if the store replaces objects that exist: two owners would not notice each other. `None` until it was tried.
     pub refuses_overwrites: Option<bool>,
+}
+
+impl Failing {
+    /// One more attempt has failed.
+    pub(crate) fn again(failing: Option<&Self>, attempts: u32, error: String) -> Self {
+        let since = failing.map(|failing| failing.since);
+        Self {
+            since: since.unwrap_or_else(SystemTime::now),
+            attempts,
+            error,
+        }
+    }
 }
 
 /// Reads the status of an uploader, also after the uploader has ended.
@@ -58,6 +74,16 @@ pub struct Published {
     pub runs: u64,
     /// Their length.
     pub bytes: u64,
+}
+
+/// What can be restored from the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Copied {
+    /// The log up to this position.
+    pub position: u64,
+    /// Everything that was acknowledged before this time, by this machine's clock.
+    pub time: SystemTime,
 }
 
 /// A failure that is being retried.

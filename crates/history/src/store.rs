@@ -39,6 +39,7 @@ pub(crate) enum Creation {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub key: String,
+    pub bytes: u64,
     /// On the store's clock.
     pub modified: SystemTime,
 }
@@ -177,6 +178,7 @@ impl Store {
             .into_iter()
             .map(|object| Entry {
                 key: object.location.to_string(),
+                bytes: object.size,
                 modified: object.last_modified.into(),
             })
             .collect();

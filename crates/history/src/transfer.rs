@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::{
     Error, Options, Run, Snapshot, Status, Store, StoredRun,
     manifest::Dropped,
-    publisher::{Publisher, on_thread},
+    publisher::{Outcome, Publisher, on_thread},
     store::Creation,
 };
 
@@ -25,6 +25,8 @@ pub(crate) enum Transfer {
     Complete,
     /// A file is gone: its run was merged into another, so the snapshot is out of date.
     Vanished,
+    /// What the store has is not what it was: it has a manifest of an owner before this one.
+    Interrupted,
 }
 
 /// A part to upload.
@@ -83,7 +85,9 @@ pub(crate) async fn run(
         });
         staged += part.length;
         if is_stored && staged >= options.stage && !missing.is_empty() {
-            publisher.stage().await?;
+            if publisher.stage().await? == Outcome::Earlier {
+                return Ok(Transfer::Interrupted);
+            }
             staged = 0;
         }
     }

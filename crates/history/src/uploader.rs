@@ -4,7 +4,7 @@
 //! history belongs to another directory. It asks nothing of the store while its source's version stays the same. It may be dropped
 //! at any moment: what it was doing is then finished, or left over, by the next.
 
-use std::{path::Path, sync::Arc, time::SystemTime};
+use std::{fmt, path::Path, sync::Arc};
 
 use tokio::{
     sync::watch,
@@ -16,19 +16,19 @@ use tracing::{info, warn};
 use crate::{
     Error, Failing, Options, Probe, Session, Source, Status, StatusWatch, Store, Traffic,
     backoff::Backoff,
-    claim::Claim,
-    directory::Directory,
+    directory::{Directory, Notes},
     publisher::{Outcome, Publisher, on_thread},
+    shipper::Shipper,
     transfer::{self, Transfer},
 };
 
 /// A running task. Dropping it ends the task.
-#[derive(Debug)]
 pub struct Uploader {
     task: JoinHandle<()>,
     status: watch::Receiver<Status>,
     is_closing: watch::Sender<bool>,
     store: Store,
+    source: Arc<dyn Source>,
 }
 
 struct Task {
@@ -40,6 +40,8 @@ struct Task {
     status: watch::Sender<Status>,
     is_closing: watch::Receiver<bool>,
     publisher: Option<Publisher>,
+    /// What ships the tail, once it is known whose the history is.
+    shipper: watch::Sender<Option<Shipper>>,
 }
 
 /// The outcome of a round.
@@ -57,11 +59,25 @@ impl Uploader {
     /// # Errors
     /// [`Error::Owned`] if the history belongs to another directory and is not to be taken over, and what the store or the
     /// directory's own files say.
-    pub async fn check(store: &Store, dir: &Path, options: &Options) -> Result<Probe, Error> {
-        let directory = Directory::new(dir);
-        let record = on_thread(move || directory.read()).await?;
+    pub async fn check(
+        store: &Store,
+        dir: &Path,
+        source: &dyn Source,
+        options: &Options,
+    ) -> Result<Probe, Error> {
+        let notes = Arc::new(Notes::open(Directory::new(dir)).await?);
+        let record = notes.record().await;
+        if !options.take_over && record.is_superseded(store) {
+            return Err(Error::Owned(format!(
+                "the history at {} was taken over from this directory: its objects live on another node. Only if that is gone for \
+                 good, start this one with --take-over",
+                store.location()
+            )));
+        }
         let probe = Probe::run(store).await?;
-        Claim::check(store, &record, options.take_over).await?;
+        options.must_suit(probe, store)?;
+        let session = Session::random()?;
+        Publisher::open(store.clone(), notes, session, options, source.end()).await?;
         Ok(probe)
     }
 
@@ -81,17 +97,19 @@ impl Uploader {
             store: store.clone(),
             directory: Directory::new(dir),
             session: Session::random()?,
-            source,
+            source: Arc::clone(&source),
             options,
             status,
             is_closing: closing,
             publisher: None,
+            shipper: watch::Sender::new(None),
         };
         Ok(Self {
             task: tokio::spawn(task.run()),
             status: watched,
             is_closing,
             store,
+            source,
         })
     }
 
@@ -120,7 +138,36 @@ impl Uploader {
         self.is_closing.send_replace(true);
         let ended = timeout(time, &mut self.task).await.is_ok();
         let status = self.status();
-        ended && status.failing.is_none() && status.superseded.is_none()
+        let is_copied = status
+            .copied
+            .is_some_and(|copied| copied.position >= self.source.end());
+        ended && is_copied && status.failing.is_none() && status.superseded.is_none()
+    }
+}
+
+/// Ships what the last copy of the runs lacks.
+async fn finish(shipper: watch::Sender<Option<Shipper>>) {
+    let shipper = shipper.borrow().clone();
+    if let Some(shipper) = shipper {
+        shipper.ship_or_tell(1).await;
+    }
+}
+
+/// The history belongs to another.
+fn superseded(status: &watch::Sender<Status>, error: &Error) {
+    let text = error.to_string();
+    warn!("{text}");
+    status.send_modify(|status| {
+        status.superseded = Some(text);
+        status.failing = None;
+        status.not_shipping = None;
+    });
+}
+
+impl fmt::Debug for Uploader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Uploader");
+        shown.field("store", &self.store).finish_non_exhaustive()
     }
 }
 
@@ -132,6 +179,45 @@ impl Drop for Uploader {
 
 impl Task {
     async fn run(mut self) {
+        let mut opened = self.shipper.subscribe();
+        let shipping = async move {
+            let opened = opened.wait_for(Option::is_some).await;
+            let shipper = opened.ok().and_then(|opened| opened.clone());
+            match shipper {
+                Some(shipper) => shipper.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (status, shipper) = (self.status.clone(), self.shipper.clone());
+        let ended = tokio::select! {
+            refused = self.copy_runs() => refused,
+            refused = shipping => Some(refused),
+        };
+        let Some(refused) = ended else {
+            finish(shipper).await;
+            return;
+        };
+        if let Error::Owned(_) = &refused {
+            self.remember().await;
+        }
+        superseded(&status, &refused);
+    }
+
+    /// Writes down that the history was taken over, for starts at which the store cannot tell.
+    async fn remember(&self) {
+        let shipper = self.shipper.borrow().clone();
+        let Some(Shipper { notes, .. }) = shipper else {
+            return; // it never was its own
+        };
+        let place = self.store.location().to_string();
+        let noted = notes.change(|record| record.superseded_at = Some(place));
+        if let Err(error) = noted.await {
+            warn!("it could not be noted that the history was taken over: {error}");
+        }
+    }
+
+    /// Copies until it is to end, or until the history is another's, and returns why.
+    async fn copy_runs(&mut self) -> Option<Error> {
         let mut backoff = Backoff::new(self.options.patience);
         let mut copied = None;
         let mut started: Option<Instant> = None;
@@ -139,12 +225,15 @@ impl Task {
             if let Some(started) = started {
                 self.until(started + self.options.interval).await;
             }
-            while copied == Some(self.source.version()) && !self.is_closing() {
+            while copied == Some(self.source.version())
+                && !self.wants_manifest()
+                && !self.is_closing()
+            {
                 self.until(Instant::now() + self.options.poll).await;
             }
             let version = self.source.version();
-            if copied == Some(version) {
-                return; // closing, with nothing new
+            if copied == Some(version) && !self.wants_manifest() {
+                return None; // closing, with nothing new
             }
             let now = Instant::now();
             match self.round().await {
@@ -162,25 +251,23 @@ impl Task {
                     self.status.send_modify(|status| status.failing = None);
                     sleep(self.options.poll).await;
                 }
-                Err(error) if error.is_refusal() => {
-                    let text = error.to_string();
-                    warn!("{text}");
-                    self.status.send_modify(|status| {
-                        status.superseded = Some(text);
-                        status.failing = None;
-                    });
-                    return;
-                }
+                Err(error) if error.is_refusal() => return Some(error),
                 Err(error) => {
                     let wait = backoff.failed();
                     self.failed(&error, backoff.failures());
                     if self.is_closing() {
-                        return;
+                        return None;
                     }
                     self.until(Instant::now() + wait).await;
                 }
             }
         }
+    }
+
+    /// True if the tail counts only once there is a manifest.
+    fn wants_manifest(&self) -> bool {
+        let publisher = self.publisher.as_ref();
+        publisher.is_some_and(|publisher| publisher.tail.wants_manifest())
     }
 
     fn is_closing(&self) -> bool {
@@ -196,15 +283,10 @@ impl Task {
     fn failed(&self, error: &Error, attempts: u32) {
         let text = error.to_string();
         self.status.send_modify(|status| {
-            let since = status.failing.as_ref().map(|failing| failing.since);
-            if since.is_none() {
+            if status.failing.is_none() {
                 warn!("copying the history fails, and is tried again until it succeeds: {text}");
             }
-            status.failing = Some(Failing {
-                since: since.unwrap_or_else(SystemTime::now),
-                attempts,
-                error: text,
-            });
+            status.failing = Some(Failing::again(status.failing.as_ref(), attempts, text));
         });
     }
 
@@ -217,17 +299,31 @@ impl Task {
         let result = self.copy(&mut publisher).await;
         self.status
             .send_modify(|status| status.published = publisher.published());
+        if let Some(shipper) = &*self.shipper.borrow() {
+            shipper.report(publisher.published().map(|published| published.time));
+        }
         self.publisher = Some(publisher);
         result
     }
 
     async fn open(&self) -> Result<Publisher, Error> {
         let probe = Probe::run(&self.store).await?;
+        self.options.must_suit(probe, &self.store)?;
         let refuses = Some(probe.refuses_overwrites);
         self.status
             .send_modify(|status| status.refuses_overwrites = refuses);
-        let (store, directory) = (self.store.clone(), self.directory.clone());
-        Publisher::open(store, directory, self.session, &self.options).await
+        let notes = Arc::new(Notes::open(self.directory.clone()).await?);
+        let (store, session) = (self.store.clone(), self.session);
+        let (options, end) = (&self.options, self.source.end());
+        let publisher = Publisher::open(store, Arc::clone(&notes), session, options, end).await?;
+        self.shipper.send_replace(Some(Shipper {
+            tail: Arc::clone(&publisher.tail),
+            notes,
+            source: Arc::clone(&self.source),
+            options: self.options.clone(),
+            status: self.status.clone(),
+        }));
+        Ok(publisher)
     }
 
     async fn copy(&mut self, publisher: &mut Publisher) -> Result<Round, Error> {
@@ -247,7 +343,10 @@ impl Task {
             publisher.stage().await?;
         }
         let transfer = transfer::run(publisher, &snapshot, &self.options, &self.status).await?;
-        if transfer == Transfer::Vanished {
+        if transfer != Transfer::Complete {
+            return Ok(Round::Again);
+        }
+        if !publisher.tail.may_count(snapshot.end) {
             return Ok(Round::Again);
         }
         let outcome = publisher.publish(&snapshot).await?;

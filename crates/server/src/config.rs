@@ -333,8 +333,12 @@ pub struct ArchiveConfig {
     pub url: Option<String>,
     /// How that store is reached.
     pub options: StoreAccess,
-    /// The shortest time between two copies.
+    /// The shortest time between two copies of the archive's files.
     pub upload_interval: Duration,
+    /// How often the end of the log is shipped there, if it has grown; `None` (`"off"`) for never.
+    pub ship_interval: Option<Duration>,
+    /// Acknowledge nothing before it is there.
+    pub sync: bool,
     /// How long the store keeps what the newest copy no longer needs.
     pub keep_uploads: Duration,
     /// Takes the history at the URL over if it belongs to another data directory, whose node then stops. No setting: an
@@ -366,6 +370,8 @@ impl Default for ArchiveConfig {
             url: None,
             options: StoreAccess::default(),
             upload_interval: Duration::from_secs(10),
+            ship_interval: Some(Duration::from_secs(1)),
+            sync: false,
             keep_uploads: Duration::from_hours(24),
             take_over: false,
         }

@@ -152,6 +152,15 @@ pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 /// Allowed `archive.upload_interval`.
 pub(crate) const UPLOAD_INTERVAL: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(24);
+/// Allowed `archive.ship_interval`.
+pub(crate) const SHIP_INTERVAL: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_hours(1);
+/// Threads that read and write files for copies.
+#[cfg(feature = "history")]
+pub(crate) const COPY_THREADS: usize = 8;
+/// The longest time that a thread waits for the log to grow.
+#[cfg(feature = "history")]
+pub(crate) const LOG_WAIT: Duration = Duration::from_millis(250);
 /// The least time for the last copy of the archive when a node stops.
 pub(crate) const LAST_COPY: Duration = Duration::from_secs(5);
 /// Allowed `archive.keep_uploads`.

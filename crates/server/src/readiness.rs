@@ -94,7 +94,11 @@ impl Readiness {
             Phase::Starting => vec![reason("starting", "The node is replaying its log; wait.")],
             Phase::ShuttingDown => vec![reason("shutting_down", "The process was told to stop.")],
             Phase::Serving {
-                store, node, slots, ..
+                store,
+                node,
+                slots,
+                copier,
+                ..
             } => {
                 let mut reasons = Vec::new();
                 if store.failed() {
@@ -129,6 +133,15 @@ impl Readiness {
                              The log shows since when.",
                             stall.lasted.as_secs(),
                             stall.cause
+                        ),
+                    ));
+                }
+                if let Some(why) = copier.as_ref().and_then(Copier::stall) {
+                    reasons.push(reason(
+                        "copies_stalled",
+                        format!(
+                            "Nothing is acknowledged before it is in the store of archive.url (archive.sync), which cannot be used: \
+                             {why}. It is tried again until it succeeds."
                         ),
                     ));
                 }

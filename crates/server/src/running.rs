@@ -405,6 +405,7 @@ pub(crate) fn store_options(config: &Config) -> StoreOptions {
                 .retention(config.archive.retention)
                 .max_bytes(config.archive.max_bytes),
         )
+        .await_copy(config.archive.sync)
         .memory(config.memory.counted())
 }
 
@@ -439,6 +440,10 @@ impl Core {
                 );
             }
             let place = Place::of(&config.archive)?;
+            if place.is_none() && config.archive.sync {
+                let text = "archive.sync needs archive.url: there is no store to wait for";
+                return Err(ConfigError::new(text).into());
+            }
             if place.is_some() && !builder.has_directory {
                 let text = "archive.url needs a data directory: this host's objects are on a disk of the program";
                 return Err(ConfigError::new(text).into());
@@ -449,7 +454,7 @@ impl Core {
             }
             // Before any object acts: it may be another node's turn.
             if let Some(place) = &place {
-                place.check(&config.data.dir)?;
+                place.check(&config.data.dir, &store)?;
             }
             let (mut builder, access) = builder.share_access(listeners.open)?;
             let audited = std::mem::take(&mut builder.audited_calls);

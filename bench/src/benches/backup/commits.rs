@@ -1,4 +1,4 @@
-//! Commits with the archive alone, and with copies of it to a directory and to a bucket.
+//! Commits with the archive alone, with copies to a directory and to a bucket, and with answers that wait for the bucket.
 
 use std::time::Duration;
 
@@ -21,28 +21,38 @@ const MEBIBYTE: f64 = 1_048_576.0;
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<()> {
     let directory = copies::directory(&context.fresh_dir("copies")?)?;
-    measure(context, options, "directory", &directory)?;
+    measure(context, options, "directory", &directory, false)?;
     context.fresh_dir("copies")?;
-    let bucket = Bucket::start()?;
-    measure(context, options, "s3", &bucket.open()?)
+    for (name, sync) in [("s3", false), ("s3-sync", true)] {
+        let bucket = Bucket::start()?;
+        measure(context, options, name, &bucket.open()?, sync)?;
+    }
+    Ok(())
 }
 
-fn measure(context: &Context, options: &Options, name: &str, place: &Copies) -> Result<()> {
+fn measure(
+    context: &Context,
+    options: &Options,
+    name: &str,
+    place: &Copies,
+    sync: bool,
+) -> Result<()> {
     let interval = Duration::from_secs_f64(options.interval);
     let slice = Duration::from_secs_f64(options.slice);
     let store_options = || commits::options().checkpoint_interval(interval);
     let copy_options = CopyOptions {
         interval,
         poll: interval.min(CopyOptions::default().poll),
+        eager: sync,
         ..CopyOptions::default()
     };
     let runtime = node::runtime()?;
     let dir = context.fresh_dir("ours")?;
-    let engine = Engine::open(&dir, store_options())?;
+    let engine = Engine::open(&dir, store_options().await_copy(sync))?;
+    let copier = Copier::start(&runtime, &dir, engine.store(), place, copy_options)?;
     let alone = Engine::open(&context.fresh_dir("peer")?, store_options())?;
     let crew = |engine: &Engine| engine.crew(process::cores(), options.objects);
     let (our_crew, peer_crew) = (crew(&engine)?, crew(&alone)?);
-    let copier = Copier::start(&runtime, &dir, engine.store(), place, copy_options)?;
     let disk = context.probe()?;
     for crew in [&our_crew, &peer_crew] {
         crew.run(options.inflight, slice / 4)?;

@@ -52,7 +52,7 @@ struct Hour {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<()> {
     context.say(&format!(
-        "an hour takes {:.0} s: checkpoint interval (60 s), upload interval (10 s) and the time between commits are divided by {FASTER}",
+        "an hour takes {:.0} s: the intervals of checkpoints (60 s), uploads (10 s) and shipping (1 s), and the time between commits, are divided by {FASTER}",
         HOUR / f64::from(FASTER)
     ));
     options
@@ -127,6 +127,7 @@ fn pass(context: &Context, rate: u32, hours: f64) -> Result<Hour> {
     let options = CopyOptions {
         interval: defaults.interval / FASTER,
         poll: defaults.poll / FASTER,
+        ship: defaults.ship.map(|interval| interval / FASTER),
         ..defaults
     };
     let copier = Copier::start(&runtime, &dir, engine.store(), &place, options)?;

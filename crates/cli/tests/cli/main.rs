@@ -19,6 +19,7 @@ mod recovery;
 mod repair;
 mod schedule;
 mod secrets;
+mod shipped;
 mod tools;
 mod tour;
 mod walk;

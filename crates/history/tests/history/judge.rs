@@ -86,7 +86,31 @@ impl Findings {
         if self.seen.last() != present.last() {
             self.faults.push("the newest manifest is gone".to_owned());
         }
+        if let Some((number, bytes)) = manifests(objects).last() {
+            let envelope: Value = serde_json::from_slice(bytes).unwrap();
+            let needed = envelope["manifest"]["tail"]["number"].as_u64();
+            let pieces = pieces(objects);
+            let later = pieces.range(needed.unwrap_or(u64::MAX)..);
+            if let Some((_, gap)) = needed
+                .into_iter()
+                .flat_map(|needed| needed..)
+                .zip(later)
+                .find(|(wanted, there)| wanted != *there)
+            {
+                self.faults
+                    .push(format!("manifest {number} lacks a piece before {gap}"));
+            }
+        }
     }
+}
+
+/// The numbers of the tail's pieces.
+pub(crate) fn pieces(objects: &Objects) -> BTreeSet<u64> {
+    let names = objects.keys();
+    let names = names.filter_map(|key| key.strip_prefix("nodes/1/tail/"));
+    names
+        .map(|number| u64::from_str_radix(number, 16).unwrap())
+        .collect()
 }
 
 /// Whether all that a manifest lists is there, and is what its content says.

@@ -13,7 +13,7 @@ use crate::{
     net::store,
 };
 
-fn faults(random: &mut Random) -> Faults {
+pub(crate) fn faults(random: &mut Random) -> Faults {
     if random.percent(20) {
         return Faults::default();
     }
@@ -122,8 +122,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-#[test]
-fn random_lives_keep_every_promise() {
+/// Runs a life for each seed, each on its own clock.
+pub(crate) fn each_seed<F: Future<Output = ()>>(live: impl Fn(u64) -> F) {
     let first = setting("ABIDE_HISTORY_FIRST_SEED", 0);
     for seed in first..first + setting("ABIDE_HISTORY_SEEDS", 24) {
         println!("seed {seed}");
@@ -134,4 +134,9 @@ fn random_lives_keep_every_promise() {
             .unwrap();
         runtime.block_on(live(seed));
     }
+}
+
+#[test]
+fn random_lives_keep_every_promise() {
+    each_seed(live);
 }

@@ -2,14 +2,18 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
+    thread,
     time::{Duration, SystemTime},
 };
 
-use abide_history::{Download, Options, Run, Snapshot, Source, Status, Store, Uploader};
+use abide_history::{
+    Download, Options, Part, Run, Seal, Snapshot, Source, Status, Store, Uploader,
+};
 use abide_s3::Random;
+use bytes::Bytes;
 use tempfile::TempDir;
 
 pub(crate) struct Machine {
@@ -29,6 +33,19 @@ struct State {
     runs: BTreeMap<u64, Vec<u8>>,
     /// It says that it cannot tell, so often.
     silent: u32,
+    /// The position at which the log begins.
+    first: u64,
+    log: Vec<u8>,
+    /// The position up to which the log is in the runs.
+    archived: u64,
+    /// The position up to which it was told that the store has the log.
+    copied: u64,
+}
+
+impl State {
+    fn end(&self) -> u64 {
+        self.first + self.log.len() as u64
+    }
 }
 
 /// What every manifest says of its runs, which a judge reads.
@@ -58,8 +75,39 @@ impl Source for History {
         Some(Snapshot {
             time: SystemTime::UNIX_EPOCH,
             runs: runs.collect(),
+            end: state.archived,
             content: content(&state.runs).into(),
         })
+    }
+
+    fn end(&self) -> u64 {
+        self.state.lock().unwrap().end()
+    }
+
+    /// Keeps the log from the end of the runs on.
+    fn part(&self, from: Option<u64>, most: usize) -> io::Result<Option<Part>> {
+        let state = self.state.lock().unwrap();
+        let first = from.unwrap_or(0).max(state.archived);
+        let bytes = &state.log[(first - state.first) as usize..];
+        let bytes = &bytes[..bytes.len().min(most).min(50)];
+        let end = first + bytes.len() as u64;
+        let bytes = Bytes::copy_from_slice(bytes);
+        Ok((first < end).then_some(Part { first, end, bytes }))
+    }
+
+    fn wait_beyond(&self, position: u64) {
+        for _ in 0..100 {
+            if self.end() > position {
+                return;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn copied(&self, position: u64) {
+        let mut state = self.state.lock().unwrap();
+        assert!(position <= state.end());
+        state.copied = state.copied.max(position);
     }
 }
 
@@ -68,9 +116,26 @@ impl History {
         self.dir.join(format!("{number:016x}.run"))
     }
 
-    /// Writes a run.
+    /// Adds to the log.
+    pub(crate) fn commit(&self, bytes: &[u8]) {
+        self.state.lock().unwrap().log.extend_from_slice(bytes);
+    }
+
+    /// The position up to which it was told that the store has the log.
+    pub(crate) fn is_copied(&self) -> u64 {
+        self.state.lock().unwrap().copied
+    }
+
+    /// A part of the log.
+    pub(crate) fn log(&self, from: u64, end: u64) -> Vec<u8> {
+        let state = self.state.lock().unwrap();
+        state.log[(from - state.first) as usize..(end - state.first) as usize].to_vec()
+    }
+
+    /// Writes a run, which has the log.
     pub(crate) fn add(&self, bytes: Vec<u8>) {
         let mut state = self.state.lock().unwrap();
+        state.archived = state.end();
         state.newest += 1;
         let number = state.newest;
         fs::write(self.path(number), &bytes).unwrap();
@@ -107,7 +172,11 @@ impl History {
     /// Something random happens.
     pub(crate) fn live(&self, random: &mut Random) {
         let runs = self.runs().len() as u64;
-        if runs > 2 && random.percent(30) {
+        if random.percent(40) {
+            let length = 1 + random.below(200);
+            let bytes: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
+            self.commit(&bytes);
+        } else if runs > 2 && random.percent(30) {
             self.merge(2 + random.below(runs - 1) as usize);
         } else if random.percent(15) {
             self.touch();
@@ -169,19 +238,31 @@ impl Machine {
         let dir = tempfile::tempdir().unwrap();
         let download = Download::find(store, None).await.unwrap();
         download.save(dir.path(), |_, _| {}).await.unwrap();
+        let tail = download.save_tail(&dir.path().join("tail")).await.unwrap();
         let runs: BTreeMap<u64, Vec<u8>> = read_runs(dir.path());
-        let newest = runs.keys().last().copied().unwrap_or(0);
+        // Above all that the lost machine had.
+        let first = tail.end + 1_000_000;
         let state = State {
             version: 1,
-            newest,
+            newest: runs.keys().last().copied().unwrap_or(0),
             runs,
-            silent: 0,
+            first,
+            archived: first,
+            ..State::default()
         };
         let history = Arc::new(History {
             dir: dir.path().to_owned(),
             state: Mutex::new(state),
         });
         Self { dir, history }
+    }
+
+    /// One that was restored to continue, after the tail was sealed.
+    pub(crate) async fn continued(store: &Store) -> Self {
+        let seal = Seal::make(store).await.unwrap();
+        let machine = Self::restored(store).await;
+        seal.continue_in(machine.dir.path()).unwrap();
+        machine
     }
 
     pub(crate) fn start(&self, store: &Store, options: Options) -> Uploader {
@@ -245,6 +326,21 @@ pub(crate) fn read_runs(dir: &Path) -> BTreeMap<u64, Vec<u8>> {
         Some((number, fs::read(file.path()).unwrap()))
     });
     runs.collect()
+}
+
+/// What a copy has of the log after its runs: where that begins, and the bytes.
+pub(crate) async fn downloaded_tail(store: &Store) -> (u64, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let download = Download::find(store, None).await.unwrap();
+    let tail = download.save_tail(dir.path()).await.unwrap();
+    let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+    files.sort_by_key(|file| file.as_ref().unwrap().path());
+    let bytes = files
+        .into_iter()
+        .flat_map(|file| fs::read(file.unwrap().path()).unwrap());
+    let bytes: Vec<u8> = bytes.collect();
+    assert_eq!(tail.bytes, bytes.len() as u64);
+    (tail.end - tail.bytes, bytes)
 }
 
 /// What a download of the newest copy has.

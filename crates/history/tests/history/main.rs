@@ -13,4 +13,5 @@ mod net;
 mod ownership;
 mod places;
 mod probe;
+mod tail;
 mod upload;

@@ -18,7 +18,7 @@ async fn another_directory_is_refused_until_it_takes_over() {
 
     let second = Machine::with_runs();
     second.history.add(vec![9; 90]);
-    let error = Uploader::check(&store, second.dir.path(), &options())
+    let error = Uploader::check(&store, second.dir.path(), &*second.history, &options())
         .await
         .unwrap_err();
     assert!(error.is_refusal());
@@ -27,7 +27,7 @@ async fn another_directory_is_refused_until_it_takes_over() {
     let status = until(&refused, |status| status.superseded.is_some()).await;
     assert!(status.published.is_none());
 
-    Uploader::check(&store, second.dir.path(), &taking_over())
+    Uploader::check(&store, second.dir.path(), &*second.history, &taking_over())
         .await
         .unwrap();
     let new = second.start(&store, taking_over());
@@ -56,7 +56,7 @@ async fn a_copy_of_a_directory_is_refused_once_the_original_continued() {
     let copy = original.copy();
     original.history.add(b"more".to_vec());
     until_copied(&uploader, &store, &original.history).await;
-    let error = Uploader::check(&store, copy.dir.path(), &options()).await;
+    let error = Uploader::check(&store, copy.dir.path(), &*copy.history, &options()).await;
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Owned(_)), "{error}");
     assert!(
@@ -130,8 +130,8 @@ async fn a_restored_directory_uploads_its_runs_only_once() {
     let before = bucket.counts().puts;
     let uploader = restored.start(&store, taking_over());
     until_copied(&uploader, &store, &restored.history).await;
-    // The claim, the run, the manifest.
-    assert_eq!(bucket.counts().puts - before, 3);
+    // The beginning in the tail, the claim, the run, the manifest.
+    assert_eq!(bucket.counts().puts - before, 4);
     drop(uploader);
     // It is the owner now, and needs not take over again.
     restored.history.add(vec![4; 40]);
@@ -183,7 +183,7 @@ async fn a_node_without_its_store_starts_and_checks_before_its_first_upload() {
         ..Faults::default()
     });
     let second = Machine::with_runs();
-    let error = Uploader::check(&store, second.dir.path(), &options()).await;
+    let error = Uploader::check(&store, second.dir.path(), &*second.history, &options()).await;
     assert!(!error.unwrap_err().is_refusal());
     let other = second.start(&store, options());
     until(&other, |status| status.failing.is_some()).await;
@@ -214,6 +214,30 @@ async fn a_store_without_conditions_still_copies_and_tells() {
     until(&uploader, |status| status.superseded.is_some()).await;
     assert_eq!(downloaded(&store).await, other.history.runs());
     assert_eq!(bucket.overwritten().len(), 1, "that of the probe");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_without_conditions_is_not_waited_for() {
+    let bucket = Bucket::new(1);
+    let store = store(&bucket);
+    bucket.set_faults(Faults {
+        without_conditions: true,
+        ..Faults::default()
+    });
+    let machine = Machine::with_runs();
+    let eager = Options {
+        eager: true,
+        ..options()
+    };
+    let error = Uploader::check(&store, machine.dir.path(), &*machine.history, &eager).await;
+    let error = error.unwrap_err();
+    assert!(
+        error.is_refusal() && error.to_string().contains("replaces objects"),
+        "{error}"
+    );
+    let uploader = machine.start(&store, eager);
+    until(&uploader, |status| status.superseded.is_some()).await;
+    assert_eq!(machine.history.is_copied(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +277,7 @@ async fn a_place_that_was_set_back_is_refused() {
     for number in before + 1..=before + 5 {
         bucket.lose(&format!("nodes/1/manifests/{number:016x}"));
     }
-    let error = Uploader::check(&store, machine.dir.path(), &options()).await;
+    let error = Uploader::check(&store, machine.dir.path(), &*machine.history, &options()).await;
     assert!(error.unwrap_err().is_refusal());
 }
 

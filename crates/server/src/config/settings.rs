@@ -335,6 +335,19 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "archive.ship_interval",
+        set: |c, v| {
+            put(
+                &mut c.archive.ship_interval,
+                value::duration_or_off(v, limits::SHIP_INTERVAL),
+            )
+        },
+    },
+    Setting {
+        key: "archive.sync",
+        set: |c, v| put(&mut c.archive.sync, value::switch(v)),
+    },
+    Setting {
         key: "archive.keep_uploads",
         set: |c, v| {
             put(

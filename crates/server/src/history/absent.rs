@@ -25,7 +25,7 @@ impl Place {
         ))
     }
 
-    pub(crate) fn check(&self, _: &Path) -> Result<(), HostError> {
+    pub(crate) fn check(&self, _: &Path, _: &Store) -> Result<(), HostError> {
         match self.0 {}
     }
 
@@ -36,6 +36,10 @@ impl Place {
 
 impl Copier {
     pub(crate) fn publish_metrics(&self) {
+        match self.0 {}
+    }
+
+    pub(crate) fn stall(&self) -> Option<String> {
         match self.0 {}
     }
 

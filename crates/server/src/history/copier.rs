@@ -7,6 +7,7 @@ use std::{
 
 use abide_history::{Status, StatusWatch, Store as Copies, Uploader};
 use abide_storage::Store;
+use tokio::runtime::Runtime;
 
 use super::metric;
 
@@ -14,24 +15,48 @@ use super::metric;
 #[derive(Clone, Debug)]
 pub(crate) struct Copier {
     uploader: Arc<Mutex<Option<Uploader>>>,
+    _threads: Arc<Threads>,
     status: StatusWatch,
     begun: SystemTime,
     /// When it was noticed that something is not copied.
     unsaved: Arc<Mutex<Option<Instant>>>,
     copies: Copies,
     store: Store,
+    /// Nothing is acknowledged before it is copied.
+    is_awaited: bool,
+}
+
+/// The threads of the task.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Without waiting: this may be a thread that must not.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Copier {
-    pub(super) fn new(uploader: Uploader, copies: Copies, store: Store) -> Self {
+    pub(super) fn new(
+        uploader: Uploader,
+        runtime: Runtime,
+        copies: Copies,
+        store: Store,
+        is_awaited: bool,
+    ) -> Self {
         metric::describe();
         Self {
             status: uploader.watch(),
             begun: SystemTime::now(),
             unsaved: Arc::default(),
             uploader: Arc::new(Mutex::new(Some(uploader))),
+            _threads: Arc::new(Threads(Some(runtime))),
             copies,
             store,
+            is_awaited,
         }
     }
 
@@ -43,15 +68,21 @@ impl Copier {
 
     /// How long acknowledged commits may exist on this machine alone.
     fn unsaved_for(&self, status: &Status) -> Duration {
-        let is_archived = self.store.stats().archive_lag_bytes == 0;
-        let is_saved = is_archived && status.version == Some(self.store.history_version());
+        let end = self.store.durable_here().get();
         let mut unsaved = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_saved {
+        if status.copied.is_some_and(|copied| copied.position >= end) {
             *unsaved = None;
             return Duration::ZERO;
         }
         let noticed = *unsaved.get_or_insert_with(Instant::now);
-        age(status.published.map_or(self.begun, |of| of.time), noticed)
+        age(status.copied.map_or(self.begun, |of| of.time), noticed)
+    }
+
+    /// Why commits wait for the store, if they do.
+    pub(crate) fn stall(&self) -> Option<String> {
+        let status = self.status.status();
+        let failing = status.not_shipping.or(status.failing)?;
+        self.is_awaited.then_some(failing.error)
     }
 
     /// Returns once another node has taken the history over, with what to do.

@@ -35,7 +35,7 @@ pub(crate) fn describe() {
         ),
         (
             FAILING,
-            "1 while the archive cannot be copied, otherwise 0; the log says why. Copying is tried again until it succeeds.",
+            "1 while the archive or the log cannot be copied, otherwise 0; the log says why. Copying is tried again until it succeeds.",
         ),
         (BYTES, "Bytes of the newest copy."),
     ];
@@ -58,7 +58,8 @@ pub(super) fn publish(status: &Status, traffic: &Traffic, unsaved: Duration) {
     gauge!(BYTES).set(status.published.map_or(0, |of| of.bytes) as f64);
     gauge!(BACKLOG_RUNS).set(status.backlog_runs as f64);
     gauge!(BACKLOG_BYTES).set(status.backlog_bytes as f64);
-    gauge!(FAILING).set(f64::from(u8::from(status.failing.is_some())));
+    let is_failing = status.failing.is_some() || status.not_shipping.is_some();
+    gauge!(FAILING).set(f64::from(u8::from(is_failing)));
     let requests = traffic.requests;
     for (kind, count) in [
         ("put", requests.puts),

@@ -6,10 +6,10 @@ use abide_history::{
     Access, Connector, Error, Location, Options, Probe, Store as Copies, Uploader,
 };
 use abide_storage::Store;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
 
 use super::{Copier, source::Archive};
-use crate::{ArchiveConfig, ConfigError, HostError, tls_client_config};
+use crate::{ArchiveConfig, ConfigError, HostError, limits, tls_client_config};
 
 /// Where copies of a node's history are: the settings `archive.url` and `archive.options`.
 #[derive(Clone, Debug)]
@@ -27,6 +27,11 @@ impl HistoryPlace {
         let Some(url) = &archive.url else {
             return Ok(None);
         };
+        if archive.sync && archive.ship_interval.is_none() {
+            return Err(ConfigError::new(
+                "archive.sync waits until the log is shipped, and archive.ship_interval is off: set it, or switch archive.sync off",
+            ));
+        }
         let refused = |error: Error| ConfigError::new(format!("the setting archive.url: {error}"));
         let location: Location = url.parse().map_err(refused)?;
         let options = archive.options.0.iter();
@@ -38,6 +43,8 @@ impl HistoryPlace {
         let copies = Copies::open(&location, &access, Connector::new(tls)).map_err(refused)?;
         let options = Options {
             interval: archive.upload_interval,
+            ship: archive.ship_interval,
+            eager: archive.sync,
             keep: archive.keep_uploads,
             take_over: archive.take_over,
             ..Options::default()
@@ -51,8 +58,9 @@ impl HistoryPlace {
     }
 
     /// Refuses to start a node whose history is another's. Blocks its thread, which must not be one of the async runtime.
-    pub(crate) fn check(&self, dir: &Path) -> Result<(), HostError> {
-        let checked = Uploader::check(&self.copies, dir, &self.options);
+    pub(crate) fn check(&self, dir: &Path, store: &Store) -> Result<(), HostError> {
+        let archive = Archive(store.clone());
+        let checked = Uploader::check(&self.copies, dir, &archive, &self.options);
         match Handle::current().block_on(checked) {
             Ok(probe) => {
                 self.warn(probe);
@@ -86,12 +94,25 @@ impl HistoryPlace {
         }
     }
 
-    /// Begins to copy. Called in the async runtime.
+    /// Begins to copy.
     pub(crate) fn start(self, dir: &Path, store: Store) -> Result<Copier, HostError> {
         let Self { copies, options } = self;
         let archive = Arc::new(Archive(store.clone()));
-        let uploader = Uploader::start(copies.clone(), dir, archive, options);
-        let uploader = uploader.map_err(|error| HostError::History(error.to_string()))?;
-        Ok(Copier::new(uploader, copies, store))
+        let is_awaited = options.eager;
+        let failed = |error: &dyn std::error::Error| HostError::History(error.to_string());
+        // With its own threads: those of the program may all wait for what is shipped here.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(limits::COPY_THREADS)
+            .thread_name("abide-history")
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|error| failed(&error))?;
+        let started = {
+            let _inside = runtime.enter();
+            Uploader::start(copies.clone(), dir, archive, options)
+        };
+        let uploader = started.map_err(|error| failed(&error))?;
+        Ok(Copier::new(uploader, runtime, copies, store, is_awaited))
     }
 }

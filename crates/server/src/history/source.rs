@@ -1,11 +1,15 @@
-//! The archive of a store, as what there is to copy.
+//! The archive and the log of a store, as what there is to copy.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
 
-use abide_history::{Run, Snapshot, Source};
-use abide_storage::Store;
+use abide_history::{Part, Run, Snapshot, Source};
+use abide_storage::{Lsn, Store};
 
 use super::HistoryContent;
+use crate::limits::LOG_WAIT;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,11 +29,35 @@ impl Source for Archive {
         });
         let runs = runs.collect();
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(copy.archived_millis);
+        let end = copy.archived.get();
         let content = HistoryContent::of(copy)?.encode()?;
         Some(Snapshot {
             time,
             content,
             runs,
+            end,
         })
+    }
+
+    fn end(&self) -> u64 {
+        self.0.durable_here().get()
+    }
+
+    fn part(&self, from: Option<u64>, most: usize) -> io::Result<Option<Part>> {
+        let part = self.0.log_part(from.map(Lsn::from), most);
+        let part = part.map_err(io::Error::other)?.map(|part| Part {
+            first: part.first.get(),
+            end: part.end.get(),
+            bytes: part.bytes.into(),
+        });
+        Ok(part)
+    }
+
+    fn wait_beyond(&self, position: u64) {
+        self.0.wait_beyond(Lsn::from(position), LOG_WAIT);
+    }
+
+    fn copied(&self, position: u64) {
+        self.0.copied(Lsn::from(position));
     }
 }
