@@ -1,6 +1,7 @@
 //! The operating system's file system.
 
 use super::{Barrier, Disk, DiskFile, OpenMode};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
@@ -110,8 +111,8 @@ impl Disk for RealDisk {
             .truncate(false)
             .mode(PRIVATE_FILE)
             .open(path)?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(file))
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(Lock(file)))
     }
 
     fn available(&self, dir: &Path) -> io::Result<u64> {
@@ -121,6 +122,16 @@ impl Disk for RealDisk {
 
     fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {
         Ok(Box::new(FileSystem(File::open(dir)?)))
+    }
+}
+
+/// The lock of a file.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child process that is just being started has the file until it is executed.
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -163,5 +174,24 @@ struct FileSystem(File);
 impl Barrier for FileSystem {
     fn wait(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_although_a_child_process_still_has_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let file = File::create(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let of_child = file.try_clone().unwrap();
+        let refused = RealDisk.lock(&path).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        drop(Lock(file));
+        RealDisk.lock(&path).unwrap();
+        drop(of_child);
     }
 }
