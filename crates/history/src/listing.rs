@@ -26,7 +26,7 @@ pub struct Listed {
     pub content: Option<Vec<u8>>,
 }
 
-/// The newest manifests, at most `limit`, newest first. Each is read, and is an error of its own if it cannot be.
+/// The newest manifests, at most `limit`, newest first. One that cannot be read is an error, beside the others.
 ///
 /// # Errors
 /// If the store does not answer.

@@ -52,7 +52,7 @@ pub(crate) struct Publisher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Published,
-    /// It is an earlier one of this session, whose response was lost.
+    /// It is an earlier one: of this session, whose response was lost, or of an owner that this session has replaced.
     Earlier,
 }
 

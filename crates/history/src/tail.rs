@@ -5,7 +5,7 @@
 //! next number is taken. The pieces with which sessions begin are kept, so it stays taken; and the newest piece is never deleted.
 //!
 //! A copy is restored from a manifest and the pieces of *one* session that continue it without a gap. A session's parts count only
-//! once a manifest of its own is in force; until then a restore finds the manifest and the tail of the session before.
+//! once this session has a manifest in force; until then a restore finds the manifest and the tail of the session before.
 
 use std::{
     collections::{BTreeSet, VecDeque},

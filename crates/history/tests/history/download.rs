@@ -5,7 +5,7 @@ use abide_s3::{Bucket, Faults};
 
 use crate::{
     judge::manifests,
-    machine::{Machine, content, read_runs, until_copied},
+    machine::{Machine, content, read_runs, unreachable, until_copied},
     net::store,
     tail::until_shipped,
 };
@@ -136,10 +136,7 @@ async fn a_download_survives_an_unsteady_store() {
     let download = Download::find(&store, None).await.unwrap();
     download.save(dir.path(), |_, _| {}).await.unwrap();
     assert_eq!(read_runs(dir.path()), machine.history.runs());
-    bucket.set_faults(Faults {
-        unreachable: true,
-        ..Faults::default()
-    });
+    bucket.set_faults(unreachable());
     let dir = tempfile::tempdir().unwrap();
     let error = download.save(dir.path(), |_, _| {}).await.unwrap_err();
     assert!(matches!(error, Error::Store { .. }), "{error}");

@@ -5,7 +5,7 @@ use abide_s3::{Bucket, Faults};
 
 use crate::{
     judge::{Judge, manifests},
-    machine::{Machine, downloaded, options, taking_over, until, until_copied},
+    machine::{Machine, downloaded, options, slow, taking_over, until, until_copied},
     net::store,
 };
 
@@ -81,11 +81,7 @@ async fn leftovers_of_a_killed_session_are_deleted_by_the_next() {
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
     let (machine, uploader) = Machine::copied(&store).await;
-    bucket.set_faults(Faults {
-        slow: 100,
-        delay: Duration::from_secs(1),
-        ..Faults::default()
-    });
+    bucket.set_faults(slow());
     // Below what is staged.
     machine.history.add(vec![1; 190]);
     until(&uploader, |status| {
@@ -178,11 +174,7 @@ async fn what_a_later_session_uploads_is_no_leftover() {
     drop(uploader);
     // A new session publishes, and looks for leftovers while a copy of its directory, which may continue from there, uploads.
     bucket.set_page(1);
-    bucket.set_faults(Faults {
-        slow: 100,
-        delay: Duration::from_secs(1),
-        ..Faults::default()
-    });
+    bucket.set_faults(slow());
     machine.history.add(vec![2; 60]);
     let uploader = machine.start(&store, options.clone());
     let before = judge.manifests();

@@ -12,7 +12,7 @@ use std::{
 use abide_history::{
     Download, Options, Part, Run, Seal, Snapshot, Source, Status, Store, Uploader,
 };
-use abide_s3::Random;
+use abide_s3::{Faults, Random};
 use bytes::Bytes;
 use tempfile::TempDir;
 
@@ -279,6 +279,22 @@ pub(crate) fn options() -> Options {
         at_once: 2,
         keep: Duration::from_mins(1),
         ..Options::default()
+    }
+}
+
+/// Each request takes up to a second.
+pub(crate) fn slow() -> Faults {
+    Faults {
+        slow: 100,
+        delay: Duration::from_secs(1),
+        ..Faults::default()
+    }
+}
+
+pub(crate) fn unreachable() -> Faults {
+    Faults {
+        unreachable: true,
+        ..Faults::default()
     }
 }
 

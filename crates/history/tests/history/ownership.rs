@@ -5,7 +5,7 @@ use abide_s3::{Bucket, Faults};
 
 use crate::{
     judge::{Judge, manifests},
-    machine::{Machine, downloaded, options, taking_over, until, until_copied},
+    machine::{Machine, downloaded, options, slow, taking_over, unreachable, until, until_copied},
     net::store,
 };
 
@@ -92,11 +92,7 @@ async fn two_new_nodes_at_one_place_notice_each_other_at_once() {
     let bucket = Bucket::new(1);
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
-    bucket.set_faults(Faults {
-        slow: 100,
-        delay: Duration::from_secs(1),
-        ..Faults::default()
-    });
+    bucket.set_faults(slow());
     let machines = [Machine::new(), Machine::new()];
     for machine in &machines {
         for _ in 0..100 {
@@ -156,11 +152,7 @@ async fn runs_of_another_under_the_same_numbers_are_not_taken_for_its_own() {
     until_copied(&old, &store, &first.history).await;
     drop(old);
     // It is interrupted between its claim and its copy.
-    bucket.set_faults(Faults {
-        slow: 100,
-        delay: Duration::from_secs(1),
-        ..Faults::default()
-    });
+    bucket.set_faults(slow());
     let new = second.start(&store, taking_over());
     until(&new, |status| (1..=8).contains(&status.backlog_runs)).await;
     drop(new);
@@ -178,10 +170,7 @@ async fn a_node_without_its_store_starts_and_checks_before_its_first_upload() {
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
     let (first, _uploader) = Machine::copied(&store).await;
-    bucket.set_faults(Faults {
-        unreachable: true,
-        ..Faults::default()
-    });
+    bucket.set_faults(unreachable());
     let second = Machine::with_runs();
     let error = Uploader::check(&store, second.dir.path(), &*second.history, &options()).await;
     assert!(!error.unwrap_err().is_refusal());

@@ -6,7 +6,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     judge::{Judge, pieces},
-    machine::{Machine, downloaded, downloaded_tail, options, taking_over, until, until_copied},
+    machine::{
+        Machine, downloaded, downloaded_tail, options, slow, taking_over, unreachable, until,
+        until_copied,
+    },
     net::store,
 };
 
@@ -90,11 +93,7 @@ async fn a_restart_continues_the_tail_without_losing_what_was_shipped() {
         until_shipped(&machine).await;
         drop(uploader);
         machine.history.commit(&[2; 100]);
-        bucket.set_faults(Faults {
-            slow: 100,
-            delay: Duration::from_secs(1),
-            ..Faults::default()
-        });
+        bucket.set_faults(slow());
         let _uploader = machine.start(&store, options());
         let mut random = Random(seed);
         for _ in 0..30 {
@@ -102,11 +101,7 @@ async fn a_restart_continues_the_tail_without_losing_what_was_shipped() {
             let shipped = machine.history.is_copied();
             bucket.set_faults(Faults::default());
             assert!(assert_prefix(&store, &machine).await >= shipped.max(300));
-            bucket.set_faults(Faults {
-                slow: 100,
-                delay: Duration::from_secs(1),
-                ..Faults::default()
-            });
+            bucket.set_faults(slow());
         }
         until_shipped(&machine).await;
         assert_eq!(assert_prefix(&store, &machine).await, 400);
@@ -219,10 +214,7 @@ async fn a_gap_in_the_log_ends_the_tail_until_the_next_copy() {
     machine.history.commit(&[1; 40]);
     // Its parts count only with the next copy.
     until_shipped(&machine).await;
-    bucket.set_faults(Faults {
-        unreachable: true,
-        ..Faults::default()
-    });
+    bucket.set_faults(unreachable());
     machine.history.commit(&[2; 100]);
     let status = until(&uploader, |status| status.not_shipping.is_some()).await;
     assert_eq!(status.copied.unwrap().position, 40);
@@ -382,11 +374,7 @@ async fn a_restart_that_is_killed_loses_nothing_that_was_shipped() {
         machine.history.commit(&[1; 600]);
         until_shipped(&machine).await;
         drop(uploader);
-        bucket.set_faults(Faults {
-            slow: 100,
-            delay: Duration::from_secs(1),
-            ..Faults::default()
-        });
+        bucket.set_faults(slow());
         let at_once = Options {
             interval: Duration::ZERO,
             ..options()
@@ -425,10 +413,7 @@ async fn an_owner_that_was_replaced_stays_so_while_the_store_is_away() {
     machine.history.commit(b"after");
     until(&uploader, |status| status.superseded.is_some()).await;
     drop(uploader);
-    bucket.set_faults(Faults {
-        unreachable: true,
-        ..Faults::default()
-    });
+    bucket.set_faults(unreachable());
     let again = Uploader::check(&store, machine.dir.path(), &*machine.history, &options()).await;
     assert!(again.unwrap_err().is_refusal());
     bucket.set_faults(Faults::default());

@@ -5,7 +5,7 @@ use abide_s3::{Bucket, Faults};
 
 use crate::{
     judge::Judge,
-    machine::{Machine, downloaded, options, until, until_copied},
+    machine::{Machine, downloaded, options, slow, unreachable, until, until_copied},
     net::store,
 };
 
@@ -48,11 +48,7 @@ async fn an_upload_that_was_interrupted_continues_after_a_restart() {
     for _ in 0..20 {
         machine.history.add(vec![1; 100]);
     }
-    bucket.set_faults(Faults {
-        slow: 100,
-        delay: Duration::from_secs(1),
-        ..Faults::default()
-    });
+    bucket.set_faults(slow());
     let uploader = machine.start(&store, options());
     until(&uploader, |status| (1..=10).contains(&status.backlog_runs)).await;
     drop(uploader);
@@ -76,10 +72,7 @@ async fn an_outage_is_told_and_ends() {
     let judge = Judge::of(&bucket);
     let store = store(&bucket);
     let machine = Machine::with_runs();
-    let unreachable = Faults {
-        unreachable: true,
-        ..Faults::default()
-    };
+    let unreachable = unreachable();
     let expired = Faults {
         expired: true,
         ..Faults::default()
@@ -155,10 +148,7 @@ async fn what_is_new_is_uploaded_before_the_end() {
     assert_eq!(downloaded(&store).await, machine.history.runs());
     let uploader = machine.start(&store, options());
     until_copied(&uploader, &store, &machine.history).await;
-    bucket.set_faults(Faults {
-        unreachable: true,
-        ..Faults::default()
-    });
+    bucket.set_faults(unreachable());
     machine.history.add(b"later".to_vec());
     assert!(!uploader.finish(Duration::from_mins(1)).await);
 }

@@ -14,6 +14,7 @@
 //!   here, under the lock, because a checkpoint can begin between encoding and appending.
 
 mod announcer;
+mod batch;
 #[cfg(test)]
 #[cfg(feature = "interleavings")]
 mod interleavings;
@@ -26,20 +27,21 @@ pub(crate) mod record;
 mod room;
 pub(crate) mod segment;
 pub(crate) mod segment_pool;
+mod stats;
 
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn, Position};
-use crate::limits::{
-    COPIED_TRANSACTION_BYTES, MAX_UNSYNCED_BYTES, SHARED_BUFFER_BYTES, SPARE_BUFFERS,
-};
+use crate::limits::{MAX_UNSYNCED_BYTES, SPARE_BUFFERS};
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::timing;
 use announcer::Announcer;
+use batch::Batch;
 use provider::{Durability, Group};
 pub(crate) use room::Shortage;
 use room::{Room, Ticket};
+pub(crate) use stats::{Counter, LogStats};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -110,46 +112,6 @@ pub(crate) enum Refused {
     Failed(Error),
 }
 
-/// Counters of the log. They use atomics of the standard library even in a model: no decision depends on them.
-#[derive(Debug, Default)]
-pub(crate) struct LogStats {
-    pub(crate) commits: Counter,
-    /// Transactions encoded. A transaction is counted again if a checkpoint forced it to be encoded again.
-    pub(crate) encodings: Counter,
-    pub(crate) groups: Counter,
-    pub(crate) bytes: Counter,
-    /// Time that the provider took for groups, and the part of it spent on syncs.
-    pub(crate) provider_nanos: Counter,
-    pub(crate) sync_nanos: Counter,
-    pub(crate) last_group_nanos: Counter,
-    /// Time that the writer spent in listeners.
-    pub(crate) release_nanos: Counter,
-    /// Groups whose listeners were notified while the next group was written.
-    pub(crate) overlapped: Counter,
-    /// For one append in [`MEASURED`]: how long it waited for the lock and how long it held it.
-    pub(crate) append_wait_nanos: Counter,
-    pub(crate) append_held_nanos: Counter,
-}
-
-/// One counter.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(std::sync::atomic::AtomicU64);
-
-impl Counter {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// Returns the old value.
-    pub(crate) fn add(&self, more: u64) -> u64 {
-        self.0.fetch_add(more, std::sync::atomic::Ordering::Relaxed)
-    }
-
-    fn add_time(&self, time: Duration) {
-        self.add(time.as_nanos() as u64);
-    }
-}
-
 /// One append in this many is measured: reading the clock costs as much as appending.
 pub(crate) const MEASURED: u64 = 64;
 
@@ -186,71 +148,6 @@ struct State {
     writer_waits: bool,
     /// The writer's thread has ended.
     writer_ended: bool,
-}
-
-/// Transactions that become durable together.
-#[derive(Default)]
-struct Batch {
-    first: Lsn,
-    bytes: usize,
-    buffers: Vec<Vec<u8>>,
-    lengths: Vec<usize>,
-}
-
-impl Batch {
-    /// Takes a transaction's bytes. No transaction is split over two buffers.
-    fn push(&mut self, transaction: &mut Transaction, spare: &mut Vec<Vec<u8>>) {
-        let bytes = &mut transaction.bytes;
-        self.bytes += bytes.len();
-        self.lengths.extend_from_slice(&transaction.lengths);
-        if bytes.len() > COPIED_TRANSACTION_BYTES {
-            let empty = spare.pop().unwrap_or_default();
-            self.buffers.push(std::mem::replace(bytes, empty));
-            return;
-        }
-        match self.buffers.last_mut() {
-            Some(last) if last.capacity() - last.len() >= bytes.len() => {
-                last.extend_from_slice(bytes);
-            }
-            _ => {
-                let mut shared = spare.pop().unwrap_or_default();
-                shared.reserve(SHARED_BUFFER_BYTES);
-                shared.extend_from_slice(bytes);
-                self.buffers.push(shared);
-            }
-        }
-        bytes.clear();
-    }
-
-    /// Writes into each record its position, and the durable LSN before the group.
-    fn stamp(&mut self, durable: Lsn) {
-        let mut lsn = self.first;
-        let mut lengths = self.lengths.iter();
-        for buffer in &mut self.buffers {
-            let mut at = 0;
-            while at < buffer.len()
-                && let Some(&length) = lengths.next()
-            {
-                record::stamp(&mut buffer[at..], lsn, durable);
-                lsn = lsn.advance(length);
-                at += length;
-            }
-        }
-    }
-
-    fn end(&self) -> Lsn {
-        self.first.advance(self.bytes)
-    }
-
-    /// Clears the batch, and returns the buffers that are small enough to be reused.
-    fn clear(&mut self) -> Vec<Vec<u8>> {
-        self.bytes = 0;
-        self.lengths.clear();
-        let mut kept = std::mem::take(&mut self.buffers);
-        kept.retain(|buffer| buffer.capacity() <= SHARED_BUFFER_BYTES);
-        kept.iter_mut().for_each(Vec::clear);
-        kept
-    }
 }
 
 impl Log {
@@ -560,13 +457,10 @@ impl Log {
         let nanos = begun.elapsed().as_nanos() as u64;
         self.stats.provider_nanos.add(nanos);
         self.stats.sync_nanos.add_time(sync);
-        self.stats
-            .last_group_nanos
-            .0
-            .store(nanos, std::sync::atomic::Ordering::Relaxed);
+        self.stats.last_group_nanos.set(nanos);
         self.stats.groups.add(1);
-        self.stats.bytes.add(batch.bytes as u64);
         let bytes = batch.bytes as u64;
+        self.stats.bytes.add(bytes);
         let Some(state) = self.reached(batch.end()) else {
             return false;
         };

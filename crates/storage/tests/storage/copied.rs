@@ -1,12 +1,12 @@
 //! What is durable here is held back until it is copied, if the options say so.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use crate::common::{DIR, flush, key, open};
+use crate::common::{DIR, flush, key, listen, open};
 use abide_storage::{DiskOp, FaultyDisk, Lsn, MemoryUse, Progress, SimDisk, Store, StoreOptions};
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,16 +25,6 @@ fn put(store: &Store, id: u8) -> Lsn {
     let db = open(store, id);
     db.kv_put("k", &number.to_le_bytes()).unwrap();
     db.commit().unwrap().unwrap()
-}
-
-/// What listeners were told.
-fn listen(store: &Store) -> Arc<Mutex<Vec<Progress>>> {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
-    store.subscribe(Box::new(move |progress| {
-        tell.lock().unwrap().push(progress);
-    }));
-    told
 }
 
 fn wait_until(what: &str, is: impl Fn() -> bool) {

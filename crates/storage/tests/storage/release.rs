@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::common;
-use crate::common::{DIR, manual};
+use crate::common::{DIR, listen, manual};
 use abide_storage::{Lsn, ObjectKey, Progress, SimDisk, Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -23,16 +23,6 @@ const LONG: Duration = Duration::from_mins(2);
 fn open(disk: &SimDisk, cores: usize) -> Store {
     let options = StoreOptions::small().cores(NonZero::new(cores));
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
-}
-
-/// What listeners were told.
-fn listen(store: &Store) -> Arc<Mutex<Vec<Progress>>> {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
-    store.subscribe(Box::new(move |progress| {
-        tell.lock().unwrap().push(progress);
-    }));
-    told
 }
 
 fn newest(told: &Mutex<Vec<Progress>>) -> Lsn {

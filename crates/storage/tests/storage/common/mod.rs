@@ -1,10 +1,10 @@
 //! What the tests share: small stores on a simulated disk.
 #![allow(unreachable_pub, reason = "all of it is for the tests of this binary")]
 
-use abide_storage::{ObjectDb, ObjectKey, SimDisk, Store, StoreOptions, Value};
+use abide_storage::{ObjectDb, ObjectKey, Progress, SimDisk, Store, StoreOptions, Value};
 use rusqlite::types::Value as Plain;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub const DIR: &str = "/data";
 
@@ -16,6 +16,18 @@ pub fn manual(disk: &SimDisk) -> Store {
 pub fn try_manual(disk: &SimDisk) -> abide_storage::Result<Store> {
     let options = StoreOptions::small().manual(true);
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
+}
+
+/// What listeners were told.
+pub fn listen(store: &Store) -> Arc<Mutex<Vec<Progress>>> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    store.subscribe(Box::new(move |progress| {
+        tell.lock()
+            .expect("a listener does not panic")
+            .push(progress);
+    }));
+    told
 }
 
 /// A value of plain SQLite.

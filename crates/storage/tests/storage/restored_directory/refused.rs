@@ -17,7 +17,7 @@ fn runs(copy: &Copy) -> Vec<std::path::PathBuf> {
 }
 
 /// Expects that a restore is refused and changes nothing; returns why.
-fn refusal(life: &Life, disk: &SimDisk, manifest: &[u8], kind: ErrorKind) -> String {
+pub(super) fn refusal(life: &Life, disk: &SimDisk, manifest: &[u8], kind: ErrorKind) -> String {
     let before = disk.digest();
     let error = restore(disk, manifest, None, &life.options()).unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");

@@ -2,22 +2,14 @@
 
 use std::path::Path;
 
-use abide_storage::{Disk as _, ErrorKind, LogPart, SimDisk, Store};
+use abide_storage::{Disk as _, ErrorKind, LogPart, Store};
 
 use super::{
     life::{Life, object_files, restore, write_file},
+    refused::refusal,
     shipped::{Shipped, file, small, tail},
 };
 use crate::common::{DIR, read_file};
-
-/// Expects that a restore is refused and changes nothing; returns why.
-fn refusal(life: &Life, disk: &SimDisk, manifest: &[u8], kind: ErrorKind) -> String {
-    let before = disk.digest();
-    let error = restore(disk, manifest, None, &life.options()).unwrap_err();
-    assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(disk.digest(), before, "{error}");
-    error.to_string()
-}
 
 #[test]
 fn s23_any_damaged_byte_of_any_part_is_refused() {
