@@ -3,9 +3,9 @@
 use std::{
     fs,
     io::{self, IsTerminal as _, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     data::{DataArgs, audited, time},
+    standby::{Held, Standby, must_be_no_data_directory},
     verify,
 };
 
@@ -29,7 +30,7 @@ const LISTED: usize = 20;
 
 /// Where a copy is.
 #[derive(Args)]
-struct PlaceArgs {
+pub(crate) struct PlaceArgs {
     /// URL of the store with the copies: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///DIRECTORY`
     #[arg(long, value_name = "URL")]
     from: Option<String>,
@@ -37,9 +38,14 @@ struct PlaceArgs {
     /// How the store is reached, such as region=eu-central-1; see the setting archive.options
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = pair)]
     options: Vec<(String, String)>,
+
+    /// File with the key of encrypted copies; see the setting `archive.key_file`
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
 }
 
 #[derive(Args)]
+#[allow(clippy::struct_excessive_bools, reason = "they are options")]
 pub(crate) struct CopyArgs {
     #[command(flatten)]
     place: PlaceArgs,
@@ -59,6 +65,15 @@ pub(crate) struct CopyArgs {
     /// The directory is for commands only: no node serves it, so nothing is sent twice
     #[arg(long, requires = "from")]
     inspect: bool,
+
+    /// Objects get their files when they are needed, and in the background, once a node serves the directory
+    #[arg(
+        long,
+        requires = "from",
+        conflicts_with = "at",
+        conflicts_with = "incomplete"
+    )]
+    lazy: bool,
 }
 
 #[derive(Args)]
@@ -87,7 +102,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 impl PlaceArgs {
     /// The place of these options; what they do not say is in the settings.
-    fn find(&self, data: &DataArgs) -> Result<HistoryPlace> {
+    pub(crate) fn find(&self, data: &DataArgs) -> Result<HistoryPlace> {
         let mut archive = data.config()?.archive;
         if let Some(url) = &self.from {
             archive.url = Some(url.clone());
@@ -95,12 +110,22 @@ impl PlaceArgs {
         if !self.options.is_empty() {
             archive.options.0.clone_from(&self.options);
         }
-        HistoryPlace::of(&archive)?
-            .context("name the store with --from URL, or in the settings with archive.url")
+        if let Some(path) = &self.key_file {
+            archive.key_file = Some(path.clone());
+        }
+        let place = HistoryPlace::of(&archive)?;
+        let place =
+            place.context("name the store with --from URL, or in the settings with archive.url")?;
+        if let Some(warning) = place.warning() {
+            // A command may look for its place several times.
+            static WARNED: Once = Once::new();
+            WARNED.call_once(|| eprintln!("warning: {warning}"));
+        }
+        Ok(place)
     }
 }
 
-fn runtime() -> Result<Runtime> {
+pub(crate) fn runtime() -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     Ok(builder.worker_threads(2).enable_all().build()?)
 }
@@ -231,6 +256,18 @@ impl CopyArgs {
         Ok((found, content))
     }
 
+    /// What the promotion of a standby does.
+    pub(crate) fn promoting(place: PlaceArgs) -> Self {
+        Self {
+            place,
+            manifest: None,
+            take_over: true,
+            incomplete: false,
+            inspect: false,
+            lazy: true,
+        }
+    }
+
     /// Restores a data directory, as of a time in milliseconds since 1970 or as it was last.
     pub(crate) fn restore(
         &self,
@@ -243,14 +280,29 @@ impl CopyArgs {
             "two nodes with the same objects would do everything twice: if the node of this copy is gone, restore with --take-over; \
              to look at the copy, restore with --inspect"
         );
+        // Before anything is made.
+        self.place.find(data)?;
+        let dir = data.config()?.data.dir;
+        must_be_no_data_directory(&dir)?;
+        data.make_dir()?;
+        let archive = dir.join("archive");
+        fs::create_dir_all(&archive)
+            .with_context(|| format!("cannot create {}", archive.display()))?;
+        let held = Standby::of(&dir).must_be_free()?;
+        self.restore_held(data, at, held, out)
+    }
+
+    /// As [`Self::restore`], into a directory that no standby uses.
+    pub(crate) fn restore_held(
+        &self,
+        data: &DataArgs,
+        at: Option<u64>,
+        held: Held,
+        out: &mut impl Write,
+    ) -> Result<()> {
         let place = self.place.find(data)?;
         let dir = data.config()?.data.dir;
-        let has = |name| dir.join(name).exists();
-        ensure!(
-            !has("MANIFEST") || has("RESTORING"),
-            "{} is a data directory already: choose an empty one with --data",
-            dir.display()
-        );
+        let archive = dir.join("archive");
         let runtime = runtime()?;
         let find = || self.find(&place, &runtime);
         let (mut found, mut content) = find()?;
@@ -260,10 +312,6 @@ impl CopyArgs {
         if seal.is_some() {
             (found, content) = find()?;
         }
-        data.make_dir()?;
-        let archive = dir.join("archive");
-        fs::create_dir_all(&archive)
-            .with_context(|| format!("cannot create {}", archive.display()))?;
         let tail = runtime.block_on(found.save_tail(&dir.join("tail")))?;
         let meter = Meter::new("downloaded");
         runtime.block_on(found.save(&archive, |done, total| meter.show(done, total)))?;
@@ -272,7 +320,12 @@ impl CopyArgs {
         if let Some(seal) = seal {
             seal.continue_in(&dir)?;
         }
-        let restored = build(&dir, &content, at, self.inspect)?;
+        let how = RestoreOptions::default()
+            .at(at)
+            .inspect(self.inspect)
+            .lazy(self.lazy);
+        let restored = build(&dir, &content, how)?;
+        held.end()?;
         let from = format!(
             "manifest {} of {}",
             found.manifest().number,
@@ -289,13 +342,19 @@ impl CopyArgs {
             .archived_millis
             .max(restored.last_millis.unwrap_or_default());
         let until = at.map_or(last, |at| at.min(last));
-        writeln!(
-            out,
-            "restored {} objects, {} bytes, as of {}",
-            restored.objects,
-            restored.bytes,
-            crate::text::time(i64::try_from(until).ok())
-        )?;
+        let until = crate::text::time(i64::try_from(until).ok());
+        if self.lazy {
+            writeln!(
+                out,
+                "ready to be served, as of {until}: objects get their files when they are needed, and in the background"
+            )?;
+        } else {
+            let (objects, bytes) = (restored.objects, restored.bytes);
+            writeln!(
+                out,
+                "restored {objects} objects, {bytes} bytes, as of {until}"
+            )?;
+        }
         if restored.log_commits > 0 {
             writeln!(
                 out,
@@ -323,8 +382,7 @@ impl CopyArgs {
 fn build(
     dir: &Path,
     content: &HistoryContent,
-    at: Option<u64>,
-    inspect: bool,
+    how: RestoreOptions,
 ) -> Result<abide_storage::RestoredDirectory> {
     let meter = Meter::new("restored");
     let show = |progress: RestoreProgress| {
@@ -338,7 +396,7 @@ fn build(
         Arc::new(RealDisk),
         dir,
         content.manifest.as_bytes(),
-        RestoreOptions::default().at(at).inspect(inspect),
+        how,
         &StoreOptions::default(),
         &show,
     )?;

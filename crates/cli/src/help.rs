@@ -273,10 +273,12 @@ Stop the node first. A program can do the same at its start: `delete_class` of i
         "\
 Examples:
   abide sql Shop/main 'SELECT count(*) FROM orders'
+  abide sql Shop/main --at -1d 'SELECT count(*) FROM orders'
   abide sql Shop/main --write 'UPDATE orders SET state = 1 WHERE id = 7'
 
-Rows are printed with tabs between columns, after a line of their names. Without --write nothing is kept. Stop the node
-first.",
+Rows are printed with tabs between columns, after a line of their names. Without --write nothing is kept. On a running
+node, and in the past, the statements read a copy of the database, which takes room in the directory for temporary
+files (TMPDIR). Stop the node before statements change the object.",
     ),
     (
         "bookmark",
@@ -292,9 +294,28 @@ Example:
   abide restore Kv/ada --at -15m
   abide restore Kv/ada --at -15m --dormant
   abide restore --from s3://backups/abide --data /var/lib/abide --take-over
+  abide restore --from s3://backups/abide --data /var/lib/abide --take-over --lazy
 
 It prints the bookmark that undoes it. A dormant object answers calls and does nothing else until `abide activate`.
 With --from it builds a data directory from a copy. If it is interrupted, run it again: it continues.",
+    ),
+    (
+        "standby",
+        "\
+Example:
+  abide standby --from s3://backups/abide --data /var/lib/abide
+
+It downloads what is new and opens nothing, until `abide promote` ends it. Stopped and started again, it continues.",
+    ),
+    (
+        "promote",
+        "\
+Example:
+  abide promote --from s3://backups/abide --data /var/lib/abide
+
+It ends the standby of the directory, seals the copy, so that the lost node can add nothing to it, and reads the rest
+of its log. It takes seconds, however large the copy is: objects get their files when they are needed, and in the
+background, once a node serves the directory.",
     ),
     (
         "fork",
@@ -390,6 +411,7 @@ Without --from it takes the place from the settings. The newest whole copy is wh
 Example:
   abide verify --data /var/lib/abide
   abide verify --from s3://backups/abide
+  abide verify --from s3://backups/abide --key-file /run/secrets/backup.key
 
 Stop the node first, or verify a copy of its directory. With --from it reads the newest copy in an object store, whole.
 
@@ -397,6 +419,15 @@ Exit codes:
   0  everything is sound
   1  something is damaged: the lines before say what; or the directory could not be opened
   2  the command line is invalid",
+    ),
+    (
+        "export",
+        "\
+Example:
+  abide export Shop/main --to main.sqlite
+  abide export Shop/main --at -1d --to yesterday.sqlite
+
+The file is a plain SQLite database. Tables whose names begin with _abide are internal.",
     ),
     (
         "checkpoint",

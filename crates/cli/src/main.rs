@@ -7,6 +7,7 @@ mod backup;
 mod class;
 mod client;
 mod data;
+mod export;
 mod front;
 mod help;
 mod kv;
@@ -21,6 +22,7 @@ mod recovery;
 mod repair;
 mod schedule;
 mod sql;
+mod standby;
 mod text;
 mod timeline;
 mod token;
@@ -47,6 +49,7 @@ use crate::{
     backup::{HistoryArgs, VerifyArgs},
     class::Classes,
     data::DataArgs,
+    export::ExportArgs,
     new::NewArgs,
     node::NodeArgs,
     projection::Projection,
@@ -55,6 +58,7 @@ use crate::{
     repair::RepairArgs,
     schedule::Schedule,
     sql::SqlArgs,
+    standby::{PromoteArgs, StandbyArgs},
     timeline::{DormantArgs, TimelineArgs},
     token::Tokens,
     workflow::Workflow,
@@ -75,10 +79,10 @@ Objects:
   if they are unique, and so is the name alone.
 
 Data directories:
-  alarms, bookmark, restore, fork, timeline, dormant, quarantined and repair work on a directory that no node serves,
-  and otherwise use the node that serves it. activate needs a running node. class, objects, sql, verify and checkpoint
-  need a directory that no node serves. token and audit work either way. history, restore --from and verify --from read
-  copies in an object store, which a node may be writing.
+  alarms, bookmark, restore, fork, timeline, dormant, quarantined, repair, sql and export work on a directory that no
+  node serves, and otherwise use the node that serves it. activate needs a running node. class, objects, verify,
+  checkpoint and sql --write need a directory that no node serves. token and audit work either way. history, restore --from, standby and verify
+  --from read copies in an object store, which a node may be writing.
 
 Exit codes:
   0 done, 1 failed (one line on standard error says why), 2 the command line is invalid. RUST_BACKTRACE=1 adds a stack
@@ -116,12 +120,16 @@ enum Command {
     /// List the classes of a data directory, and delete one with all its objects
     #[command(subcommand)]
     Class(Classes),
-    /// Run SQL on one object
+    /// Run SQL on one object, as it is or was
     Sql(SqlArgs),
     /// Print the bookmark of an object, now or at an earlier time
     Bookmark(BookmarkArgs),
     /// Restore an object to an earlier point in time, or a lost data directory from its copy in an object store
     Restore(RestoreArgs),
+    /// Keep a copy of another machine's history in a directory, to be promoted if that machine is lost
+    Standby(StandbyArgs),
+    /// Make the directory of a standby a data directory, which continues the history of the lost machine
+    Promote(PromoteArgs),
     /// Create an object with the content that another one had at an earlier time
     Fork(ForkArgs),
     /// Let a dormant object act: a fork, or an object that was restored with --dormant
@@ -143,6 +151,8 @@ enum Command {
     History(HistoryArgs),
     /// Check the log, the archive and every object's database, or a copy in an object store
     Verify(VerifyArgs),
+    /// Write the database of an object to a file, as it is or was
+    Export(ExportArgs),
     /// Bring every object's file up to date
     Checkpoint(DataArgs),
 }
@@ -218,6 +228,8 @@ fn run() -> Result<ExitCode> {
         Command::Sql(args) => sql::run(&args, &mut out)?,
         Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
         Command::Restore(args) => recovery::restore(&args, &mut out)?,
+        Command::Standby(args) => standby::follow(&args, &mut out)?,
+        Command::Promote(args) => standby::promote(args, &mut out)?,
         Command::Fork(args) => recovery::fork(&args, &mut out)?,
         Command::Activate(args) => recovery::activate(&args, &mut out)?,
         Command::Timeline(args) => timeline::show(&args, &mut out)?,
@@ -226,6 +238,7 @@ fn run() -> Result<ExitCode> {
         Command::Repair(args) => repair::repair(&args, &mut out)?,
         Command::Token(command) => token::run(&command, &mut out)?,
         Command::Audit(args) => audit::run(&args, &mut out)?,
+        Command::Export(args) => export::run(&args, &mut out)?,
         Command::Verify(args) => return backup::verify(&args, &mut out),
         Command::History(args) => backup::history(&args, &mut out)?,
         Command::Checkpoint(args) => {

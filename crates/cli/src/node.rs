@@ -3,6 +3,7 @@
 use std::{
     fmt,
     fs::File,
+    io::Write,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
 };
@@ -11,7 +12,7 @@ use abide::server::Config;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
-use http::{Method, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -261,18 +262,52 @@ impl Node {
         })
     }
 
-    async fn read<R: DeserializeOwned>(&self, answer: Response<Incoming>) -> Result<R> {
+    /// Sends a POST request, and writes the body of the response to a file.
+    pub(crate) fn download(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        to: &mut impl Write,
+    ) -> Result<HeaderMap> {
+        let no_answer = || format!("no node answers at {}; {}", self.place, self.hint);
+        let json = Some(serde_json::to_string(body)?);
+        let request = self.request(Method::POST, path, json);
+        let request = request.with_context(no_answer)?;
+        self.runtime.block_on(async {
+            let answer = self.client.request(request).await.with_context(no_answer)?;
+            if !answer.status().is_success() {
+                return Err(self.refusal(answer).await?);
+            }
+            let (head, mut body) = answer.into_parts();
+            while let Some(frame) = body.frame().await {
+                let frame =
+                    frame.with_context(|| format!("{} broke off its response", self.place))?;
+                if let Some(bytes) = frame.data_ref() {
+                    to.write_all(bytes)?;
+                }
+            }
+            Ok(head.headers)
+        })
+    }
+
+    /// The error of a response.
+    async fn refusal(&self, answer: Response<Incoming>) -> Result<anyhow::Error> {
         let status = answer.status();
         let body = answer.into_body().collect().await?.to_bytes();
-        if !status.is_success() {
-            match serde_json::from_slice::<Refusal>(&body) {
-                Ok(Refusal { error }) => bail!(Refused {
-                    code: error.code,
-                    message: error.message,
-                }),
-                Err(_) => bail!("{} answered {status}", self.place),
-            }
+        Ok(match serde_json::from_slice::<Refusal>(&body) {
+            Ok(Refusal { error }) => anyhow!(Refused {
+                code: error.code,
+                message: error.message,
+            }),
+            Err(_) => anyhow!("{} answered {status}", self.place),
+        })
+    }
+
+    async fn read<R: DeserializeOwned>(&self, answer: Response<Incoming>) -> Result<R> {
+        if !answer.status().is_success() {
+            return Err(self.refusal(answer).await?);
         }
+        let body = answer.into_body().collect().await?.to_bytes();
         let body = if body.is_empty() { &b"null"[..] } else { &body };
         serde_json::from_slice(body)
             .with_context(|| format!("{} sent an unexpected response", self.place))

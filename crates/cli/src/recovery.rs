@@ -10,7 +10,7 @@ use abide::{
     clock::{Clock as _, SystemClock},
 };
 use abide_storage::{ObjectKey, Store};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::Args;
 use jiff::{Span, SpanRelativeTo, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ pub(crate) struct ForkArgs {
 
 /// A time: an RFC 3339 time, or how long ago, which counts from the clock of the node that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Time {
+pub(crate) enum Time {
     /// Milliseconds since 1970.
     At(u64),
     /// Milliseconds before now.
@@ -151,7 +151,7 @@ impl Time {
 /// A point in time, in the admin listener's format.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Moment {
+pub(crate) enum Moment {
     Time(u64),
     Ago(u64),
     Bookmark(Bookmark),
@@ -174,14 +174,18 @@ impl MomentArgs {
 
 impl Moment {
     fn of(at: Option<Time>, bookmark: Option<Bookmark>) -> Result<Self> {
-        match (at, bookmark) {
-            (Some(time), _) => Ok(time.into()),
-            (None, Some(bookmark)) => Ok(Self::Bookmark(bookmark)),
-            (None, None) => Err(anyhow!("specify the point in time with --at or --bookmark")),
+        Self::given(at, bookmark).context("specify the point in time with --at or --bookmark")
+    }
+
+    /// The point of two options, if one of them is there.
+    pub(crate) fn given(at: Option<Time>, bookmark: Option<Bookmark>) -> Option<Self> {
+        match at {
+            Some(time) => Some(time.into()),
+            None => bookmark.map(Self::Bookmark),
         }
     }
 
-    fn find(self, store: &Store, key: ObjectKey) -> Result<Bookmark> {
+    pub(crate) fn find(self, store: &Store, key: ObjectKey) -> Result<Bookmark> {
         match self {
             Self::Time(millis) => Ok(store.bookmark_at(key, Time::At(millis).unix_millis())?),
             Self::Ago(millis) => Ok(store.bookmark_at(key, Time::Ago(millis).unix_millis())?),

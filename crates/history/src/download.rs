@@ -15,8 +15,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::{Duration, sleep};
 
 use crate::{
-    Error, Manifest, Store, StoredRun, TailCopy, backoff::Backoff, claim, publisher::on_thread,
-    source::Part, tail_reader::TailReader,
+    Error, Manifest, Store, StoredRun, TailCopy,
+    backoff::Backoff,
+    claim,
+    fetched::{self, Fetched},
+    publisher::on_thread,
+    source::Part,
+    tail_reader::TailReader,
 };
 
 /// Runs under way at once.
@@ -87,8 +92,29 @@ impl Download {
         &self.manifest
     }
 
-    /// Downloads all runs into a directory, each as `NUMBER.run` with 16 hex digits. Called again after a failure, it continues:
-    /// files that are there are checked and kept. `progress` is told the bytes done, and of how many.
+    /// The newest copy, if there is a newer one than a manifest. Takes one request if there is none.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn newer_than(store: &Store, number: u64) -> Result<Option<Self>, Error> {
+        let mut newest = None;
+        for number in number + 1.. {
+            match again(|| claim::manifest(store, number)).await {
+                Err(Error::Missing { .. }) => break,
+                manifest => newest = Some(manifest?),
+            }
+        }
+        let newest = newest.filter(|manifest| manifest.content.is_some());
+        Ok(newest.map(|manifest| Self {
+            store: store.clone(),
+            manifest,
+            is_newest: true,
+        }))
+    }
+
+    /// Downloads all runs into a directory, each as `NUMBER.run` with 16 hex digits, and removes others. Called again, after a
+    /// failure or for a later copy, it continues: files that are there are checked, unless they were before, and kept.
+    /// `progress` is told the bytes done, and of how many.
     ///
     /// # Errors
     /// If an object is missing or damaged, the store does not answer, or a file cannot be written.
@@ -97,12 +123,24 @@ impl Download {
         let done = AtomicU64::new(0);
         let advance = |bytes| progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         progress(0, total);
-        let runs = self.manifest.runs.iter();
-        let each = runs.map(|run| self.run(run, dir, &advance));
+        let (runs, of) = (self.manifest.runs.clone(), dir.to_owned());
+        let missing = on_thread(move || {
+            let fetched = Fetched::read(&of);
+            let (held, missing): (Vec<_>, _) =
+                runs.into_iter().partition(|run| fetched.has(&of, run));
+            Ok((held.iter().map(|run| run.bytes).sum(), missing))
+        });
+        let (held, missing): (u64, Vec<_>) = missing.await?;
+        advance(held);
+        let each = missing.iter().map(|run| self.run(run, dir, &advance));
         let mut each = stream::iter(each).buffer_unordered(AT_ONCE);
         while each.try_next().await?.is_some() {}
-        let dir = dir.to_owned();
-        on_thread(move || sync_dir(&dir)).await
+        let (runs, dir) = (self.manifest.runs.clone(), dir.to_owned());
+        on_thread(move || {
+            sync_dir(&dir)?;
+            Fetched::write(&dir, &runs)
+        })
+        .await
     }
 
     /// Downloads the part of the log that continues the runs into a directory, each piece as `NUMBER.part` with 16 hex digits. Files
@@ -125,8 +163,8 @@ impl Download {
     }
 
     async fn run(&self, run: &StoredRun, dir: &Path, advance: &impl Fn(u64)) -> Result<(), Error> {
-        let path = dir.join(format!("{:016x}.run", run.number));
-        let part = dir.join(format!("{:016x}.run.part", run.number));
+        let path = fetched::file(dir, run.number);
+        let part = fetched::unfinished(dir, run.number);
         if on_thread(is_whole(path.clone(), run)).await? {
             advance(run.bytes);
             return Ok(());
@@ -193,20 +231,32 @@ pub async fn verify(store: &Store, progress: impl Fn(u64, u64)) -> Result<Verifi
     let done = AtomicU64::new(0);
     let each = manifest.runs.iter().map(|run| {
         let (progress, done) = (&progress, &done);
-        async move {
-            let mut crc = 0;
-            for (key, length) in run.parts() {
-                let bytes = read_part(store, &key, 0, length).await?;
-                crc = crc32c::crc32c_append(crc, &bytes);
-                progress(done.fetch_add(length, Relaxed) + length, total);
-            }
-            compare(run, crc)
-        }
+        verify_run(store, run, move |bytes| {
+            progress(done.fetch_add(bytes, Relaxed) + bytes, total);
+        })
     });
     let mut each = stream::iter(each).buffer_unordered(AT_ONCE);
     while each.try_next().await?.is_some() {}
     drop(each);
     Ok(Verified { manifest, tail })
+}
+
+/// Reads a whole run, part by part, and keeps nothing. `progress` is told the bytes of each part.
+///
+/// # Errors
+/// If an object is missing or damaged, or the store does not answer.
+pub async fn verify_run(
+    store: &Store,
+    run: &StoredRun,
+    progress: impl Fn(u64),
+) -> Result<(), Error> {
+    let mut crc = 0;
+    for (key, length) in run.parts() {
+        let bytes = read_part(store, &key, 0, length).await?;
+        crc = crc32c::crc32c_append(crc, &bytes);
+        progress(length);
+    }
+    compare(run, crc)
 }
 
 async fn read_part(store: &Store, key: &str, from: u64, length: u64) -> Result<Bytes, Error> {

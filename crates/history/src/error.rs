@@ -9,7 +9,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A URL, an option or a file with a secret is wrong.
+    /// A URL, an option, a file with a secret, or the key of the copies is wrong.
     #[error("{0}")]
     Configuration(String),
     /// The store did not answer, or refused.

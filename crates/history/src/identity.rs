@@ -44,7 +44,8 @@ impl Session {
     }
 }
 
-fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
+/// Random bytes.
+pub(crate) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
     let mut bytes = [0; LENGTH];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::store("random numbers".to_owned(), error.to_string()))?;

@@ -5,8 +5,10 @@
 //! opaque bytes.
 //!
 //! - [`Location`], [`Access`], [`Store`]: where the copies are, and how to reach them.
+//! - [`CopyKey`]: encrypts all that is in the store.
 //! - [`Uploader`]: a task that copies what a [`Source`] has, until it is stopped; [`Status`] says how far it is.
 //! - [`Download`]: all runs of a manifest and its tail into directories; [`verify`] and [`list`].
+//! - [`Ranges`]: reads some of the bytes of a run, where it is.
 //! - [`Seal`]: ends the tail of a lost node, so that another continues its history.
 //! - [`Probe`]: whether a store does what ownership relies on.
 //!
@@ -22,6 +24,10 @@
 //! Every object is created once and never replaced. A *writer* is a data directory, a *session* one start of a process in it, and
 //! *base* the number of the manifest after which the session began to write. A manifest lists the runs of one moment, and names
 //! the first piece of the tail that continues them.
+//!
+//! With a [`CopyKey`], each of these objects is encrypted as a whole, and its name is not: see `cipher`. Only `store` knows of it.
+//! Without the key, no object can be read or made, and one that was changed, cut off, exchanged or moved is noticed. A client that may
+//! write to the store can still delete objects, and put back ones that were there under the same name.
 //!
 //! # What holds, and why
 //!
@@ -44,11 +50,17 @@
 
 mod access;
 mod backoff;
+mod cipher;
 mod claim;
 mod connector;
+mod copy_key;
 mod directory;
 mod download;
 mod error;
+mod fetched;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod garbage;
 mod identity;
 mod key;
@@ -59,6 +71,7 @@ mod options;
 mod piece;
 mod probe;
 mod publisher;
+mod ranges;
 mod seal;
 mod sequence;
 mod shipper;
@@ -73,7 +86,8 @@ mod uploader;
 
 pub use access::Access;
 pub use connector::Connector;
-pub use download::{Download, Verified, verify};
+pub use copy_key::CopyKey;
+pub use download::{Download, Verified, verify, verify_run};
 pub use error::Error;
 pub use identity::{Session, Writer};
 pub use listing::{Listed, list};
@@ -81,6 +95,7 @@ pub use location::Location;
 pub use manifest::{Manifest, StoredRun};
 pub use options::Options;
 pub use probe::Probe;
+pub use ranges::Ranges;
 pub use seal::Seal;
 pub use source::{Part, Run, Snapshot, Source};
 pub use status::{Copied, Failing, Published, Status, StatusWatch};

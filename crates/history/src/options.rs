@@ -21,7 +21,7 @@ pub struct Options {
     /// The longest object; a longer run is stored in parts of this length. The default is 16 MiB. At most 5 GiB, and a run has at
     /// most 65,536 parts.
     pub part: u64,
-    /// Parts under way at once, each in memory. The default is 4.
+    /// Parts under way at once, each in memory, and twice if it is encrypted. The default is 4.
     pub at_once: usize,
     /// After how many uploaded bytes of a copy that is not complete a manifest says what is there, so that the next start of the
     /// process continues from it. The default is 1 GiB.

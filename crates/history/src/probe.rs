@@ -29,6 +29,7 @@ impl Probe {
         if let Some(probe) = store.probe() {
             return Ok(probe);
         }
+        let store = &store.without_key();
         let key = format!("probes/{}", Session::random()?);
         let result = Self::try_it(store, &key).await;
         let cleaned = store.delete(std::slice::from_ref(&key)).await;

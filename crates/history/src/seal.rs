@@ -13,7 +13,7 @@ impl Seal {
     /// Ends the tail in a store: the node that owned it can add nothing to it from now on, and stops when it notices.
     ///
     /// # Errors
-    /// What the store says, or if there are no random numbers.
+    /// What the store says, if the store has another key, or if there are no random numbers.
     pub async fn make(store: &Store) -> Result<Self, Error> {
         Probe::run(store).await?;
         let seal = Self {
@@ -22,6 +22,9 @@ impl Seal {
         };
         let pieces = sequence::all(store).await?;
         let mut number = pieces.last_key_value().map_or(0, |(number, _)| *number);
+        if number > 0 {
+            must_fit(sequence::piece(store, number).await)?;
+        }
         loop {
             // At once after a refusal: the owner that was faster creates the next as soon as it can.
             number += 1;
@@ -54,5 +57,13 @@ impl Seal {
                 Some((newest, _)) => number = *newest,
             }
         }
+    }
+}
+
+/// Refuses to write where the key is another. A damaged piece is sealed like others.
+fn must_fit(newest: Result<Option<Piece>, Error>) -> Result<(), Error> {
+    match newest {
+        Err(error) if error.is_refusal() => Err(error),
+        _ => Ok(()),
     }
 }

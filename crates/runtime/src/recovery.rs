@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use abide_storage::{Bookmark, ObjectKey, QuarantinedObject, Repair, Repaired, Store};
+use abide_storage::{
+    Bookmark, ObjectKey, PastDatabase, QuarantinedObject, Repair, Repaired, Store,
+};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -71,6 +73,28 @@ impl Node {
         on_a_thread(move || match at {
             None => store.bookmark(key),
             Some(moment) => moment.find(&store, key),
+        })
+        .await
+    }
+
+    /// The database of an object at a moment, with its bookmark; `None` means now. It changes nothing, and the object is not
+    /// disturbed. Needs tokio, and disk space for the database.
+    ///
+    /// # Errors
+    /// As [`Node::bookmark`]; [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace).
+    pub async fn database(
+        &self,
+        object: &AnyStub,
+        at: Option<Moment>,
+    ) -> Result<(Bookmark, PastDatabase)> {
+        object.checked_id()?;
+        let (store, key) = (self.store().clone(), object.key());
+        on_a_thread(move || {
+            let bookmark = match at {
+                None => store.bookmark(key)?,
+                Some(moment) => moment.find(&store, key)?,
+            };
+            Ok((bookmark, store.database_at(key, &bookmark)?))
         })
         .await
     }

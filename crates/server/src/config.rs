@@ -333,6 +333,9 @@ pub struct ArchiveConfig {
     pub url: Option<String>,
     /// How that store is reached.
     pub options: StoreAccess,
+    /// The file with the key with which everything there is encrypted: 32 random bytes as 64 hex digits. `None` (`"off"`) for no
+    /// encryption.
+    pub key_file: Option<PathBuf>,
     /// The shortest time between two copies of the archive's files.
     pub upload_interval: Duration,
     /// How often the end of the log is shipped there, if it has grown; `None` (`"off"`) for never.
@@ -341,6 +344,9 @@ pub struct ArchiveConfig {
     pub sync: bool,
     /// How long the store keeps what the newest copy no longer needs.
     pub keep_uploads: Duration,
+    /// How often a thirtieth of the objects is compared with the copy there, so that each is within 30 times this; `None` (`"off"`)
+    /// for never.
+    pub prove: Option<Duration>,
     /// Takes the history at the URL over if it belongs to another data directory, whose node then stops. No setting: an
     /// operator decides for one start.
     pub take_over: bool,
@@ -369,10 +375,12 @@ impl Default for ArchiveConfig {
             max_bytes: defaults.max_bytes,
             url: None,
             options: StoreAccess::default(),
+            key_file: None,
             upload_interval: Duration::from_secs(10),
             ship_interval: Some(Duration::from_secs(1)),
             sync: false,
             keep_uploads: Duration::from_hours(24),
+            prove: Some(Duration::from_hours(24)),
             take_over: false,
         }
     }

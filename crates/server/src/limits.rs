@@ -161,6 +161,33 @@ pub(crate) const COPY_THREADS: usize = 8;
 /// The longest time that a thread waits for the log to grow.
 #[cfg(feature = "history")]
 pub(crate) const LOG_WAIT: Duration = Duration::from_millis(250);
+/// Allowed `archive.prove`.
+pub(crate) const PROVE_INTERVAL: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_hours(24 * 30);
+/// Into how many slices everything is divided that is compared with its copy, one after each `archive.prove`.
+#[cfg(feature = "history")]
+pub(crate) const PROOF_SLICES: u32 = 30;
+/// The pause after each object that is compared.
+#[cfg(feature = "history")]
+pub(crate) const PROOF_PAUSE: Duration = Duration::from_millis(2);
+/// Objects whose newest commits are not copied yet, and the pages of them, that wait at once to be compared.
+#[cfg(feature = "history")]
+pub(crate) const PENDING_PROOFS: usize = 64;
+#[cfg(feature = "history")]
+pub(crate) const PENDING_PAGES: u64 = 1 << 20;
+/// How long they wait for a copy.
+#[cfg(feature = "history")]
+pub(crate) const COPY_PATIENCE: Duration = Duration::from_hours(1);
+/// For how long a copy that was read back is used: the store keeps what later copies no longer list for longer
+/// ([`KEEP_UPLOADS`]).
+#[cfg(feature = "history")]
+pub(crate) const COPY_FRESH: Duration = Duration::from_mins(5);
+/// How often it is looked whether there is one, which asks nothing of the store.
+#[cfg(feature = "history")]
+pub(crate) const STATUS_POLL: Duration = Duration::from_millis(100);
+/// Differences of the copy that are kept.
+#[cfg(feature = "history")]
+pub(crate) const MAX_DIFFERENCES: usize = 100;
 /// The least time for the last copy of the archive when a node stops.
 pub(crate) const LAST_COPY: Duration = Duration::from_secs(5);
 /// Allowed `archive.keep_uploads`.

@@ -436,6 +436,16 @@ const STORE_METRICS: &[StoreMetric] = &[
         read: Read::Gauge(|s| s.archive_missing_objects as f64),
     },
     StoreMetric {
+        name: "abide_hydration_parts_left",
+        help: "How many of 256 equal parts of the objects may lack their files after a lazy restore; 0 if all have theirs.",
+        read: Read::Gauge(|s| f64::from(s.hydration_parts_left)),
+    },
+    StoreMetric {
+        name: "abide_hydrated_objects_total",
+        help: "Files of objects written from the archive after a lazy restore, since the process started.",
+        read: Read::Counter(|s| s.hydrated_objects),
+    },
+    StoreMetric {
         name: "abide_commits_waiting",
         help: "Commits that are waiting now; the log and abide_commit_waits_total show the reasons.",
         read: Read::Gauge(|s| s.commits_waiting as f64),

@@ -87,6 +87,21 @@ impl Readiness {
         }
     }
 
+    /// What an operator must see to, although the node accepts requests.
+    pub(crate) fn warnings(&self) -> Vec<Reason> {
+        let differences = self.copier().map_or(0, |copier| copier.differences());
+        if differences == 0 {
+            return Vec::new();
+        }
+        vec![reason(
+            "backup_differs",
+            format!(
+                "The copy in the store of archive.url differs from this node, in {differences} objects or files. The log names them and \
+                 says what to do."
+            ),
+        )]
+    }
+
     /// All reasons why the node does not accept requests; empty when ready.
     pub(crate) fn reasons(&self) -> Vec<Reason> {
         let phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -529,6 +529,9 @@ impl Core {
             copier,
             ..
         } = self;
+        if let Some(copier) = &copier {
+            copier.stop_proving();
+        }
         // A handler that never awaits keeps its objects open. Everything acknowledged is in the log, which the next
         // start replays.
         node.shutdown(grace).await?;

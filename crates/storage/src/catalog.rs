@@ -16,6 +16,10 @@ pub(crate) type DirLock = Box<dyn Send + Sync>;
 /// The lock file's name.
 pub(crate) const LOCK: &str = "LOCK";
 
+/// Ends the names of files that hydration puts beside objects' files.
+const ENDED: &str = ".ended";
+const HYDRATING: &str = ".hydrating";
+
 /// The manifest in force.
 struct Published {
     manifest: Arc<Manifest>,
@@ -138,6 +142,32 @@ pub(crate) fn object_path(dir: &Path, manifest: &Manifest, key: ObjectKey) -> Op
     let namespace = namespace_dir(dir, manifest, key.namespace)?;
     let hex = key.id_hex();
     Some(namespace.join(&hex[..2]).join(format!("{hex}.sqlite")))
+}
+
+/// The file beside an object's file that says, while objects are hydrated, that the object has ended and needs none.
+pub(crate) fn ended_path(path: &Path) -> PathBuf {
+    beside(path, ENDED)
+}
+
+/// Where an object's file is written before it is complete.
+pub(crate) fn hydrating_path(path: &Path) -> PathBuf {
+    beside(path, HYDRATING)
+}
+
+/// Returns whether it is the name of such a file.
+pub(crate) fn is_hydrating(name: &str) -> bool {
+    name.ends_with(HYDRATING)
+}
+
+/// Returns whether it is the name of a file that only hydration needs.
+pub(crate) fn is_of_hydration(name: &str) -> bool {
+    is_hydrating(name) || name.ends_with(ENDED)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
 }
 
 /// Returns whether it is the name of a directory of object files: the first byte of their ids, in hex.

@@ -27,6 +27,7 @@
 
 use crate::alarms::{self, AlarmIndex};
 use crate::archive::archiver::{self, Archiver, Horizon};
+use crate::catalog;
 use crate::disk::{Barrier, Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
@@ -442,7 +443,8 @@ impl Checkpointer {
             return Ok(false);
         }
         self.objects.close_file(object, &mut pages);
-        match self.shared.disk.remove(&object.path) {
+        let noted = self.note_end(object);
+        match noted.and_then(|()| self.shared.disk.remove(&object.path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let doing = format_args!("removing {}", object.path.display());
                 return Err(Error::of_object(object.key, doing, &error));
@@ -452,6 +454,22 @@ impl Checkpointer {
         pages.has_file = false;
         pages.failed_writes = 0;
         Ok(true)
+    }
+
+    /// Before the file of an object is removed: its file must not be written again from an earlier state in the archive.
+    fn note_end(&self, object: &Object) -> io::Result<()> {
+        let manifest = self.shared.catalog.current();
+        let may_lack = manifest
+            .hydration
+            .is_some_and(|state| state.may_lack(object.key));
+        match object.path.parent() {
+            Some(dir) if may_lack => {
+                self.shared.disk.create_dir_all(dir)?;
+                let ended = catalog::ended_path(&object.path);
+                self.shared.disk.open(&ended, OpenMode::Create).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// An object that has ended has no file any more.

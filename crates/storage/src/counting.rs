@@ -51,6 +51,12 @@ impl Engine {
                 Ok(())
             },
         )?;
+        let mut cold = self.cold_objects();
+        for byte in self.hydration.parts() {
+            for (key, cold) in cold.with_first_byte(byte)? {
+                self.stored.changed(key, 0, cold.newest.pages);
+            }
+        }
         for object in self.objects.all() {
             // A quarantined one counts for its file.
             let size = self
@@ -98,7 +104,9 @@ impl Engine {
         let ids = ids.iter().filter_map(|name| id_of(name));
         keys.extend(ids.map(|id| ObjectKey { namespace, id }));
         let quarantined = self.objects.quarantined();
-        let mut pages = 0;
+        let cold = self.cold_objects().with_first_byte(folder.first)?;
+        let cold = cold.values().filter(|cold| cold.key.namespace == namespace);
+        let mut pages: u64 = cold.map(|cold| u64::from(cold.newest.pages)).sum();
         for key in keys {
             let path = self.shared.catalog.object_path(key).unwrap_or_default();
             pages += u64::from(if quarantined.iter().any(|of| of.key == key) {

@@ -32,6 +32,8 @@ impl Engine {
         self.objects.shut(namespace)?;
         self.forget_namespace(namespace, unique_key)
             .inspect_err(|_| self.objects.admit(namespace))?;
+        // Objects are not cold any more, but the files of some may be half written.
+        self.hydration.wait_for(namespace);
         self.remove_files(unique_key)?;
         // The archive need not have its objects.
         self.archive.sweep_again();

@@ -9,6 +9,7 @@ use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
+use crate::hydration::Hydration;
 use crate::ident::{CommitNo, Lsn, NamespaceNo, ObjectKey, Page};
 use crate::limits::CLOCK_TOLERANCE;
 use crate::log::part::{self, LogPart};
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     pub(crate) checkpointer: Checkpointer,
     /// Locked during a slice.
     pub(crate) sweep: Mutex<Sweep>,
+    pub(crate) hydration: Hydration,
     /// Wakes the thread that takes checkpoints.
     pub(crate) maintenance: Wakeup,
     /// Someone waits for a copy of the history. After an opening someone may.
@@ -77,6 +79,7 @@ impl Engine {
                 archiver.clone(),
             ),
             sweep: Mutex::default(),
+            hydration: Hydration::new(shared.catalog.current().hydration.map(|state| state.next)),
             shared,
             segments,
             objects,
@@ -169,14 +172,22 @@ impl Engine {
         let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
         let first = after.map(|after| hex::encode(&after[..1]));
         // A part is named after the first byte of its ids.
-        let mut parts = disk.list(&dir).map_err(failed)?;
+        let mut parts: BTreeSet<_> = disk.list(&dir).map_err(failed)?.into_iter().collect();
+        parts.extend(self.hydration.parts().map(|byte| hex::encode([byte])));
         parts.retain(|part| catalog::is_part(part));
         parts.retain(|part| first.as_ref().is_none_or(|first| part >= first));
-        parts.sort_unstable();
+        let mut cold = self.cold_objects();
         let mut in_files = 0;
         for part in parts {
             if in_files >= limit {
                 break;
+            }
+            let byte = u8::from_str_radix(&part, 16).unwrap_or_default();
+            for key in cold.with_first_byte(byte)?.into_keys() {
+                if key.namespace == namespace && is_next(key.id) {
+                    in_files += 1;
+                    found.insert(key);
+                }
             }
             for file in disk.list(&dir.join(part)).map_err(failed)? {
                 let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
@@ -214,7 +225,7 @@ impl Engine {
         };
         let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
         let names = self.shared.disk.list(dir).map_err(failed)?;
-        Ok(names.iter().any(|name| name == file))
+        Ok(names.iter().any(|name| name == file) || self.cold(key)?.is_some())
     }
 
     /// Records that an overlay changed from `before` to `after` pages.

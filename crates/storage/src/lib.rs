@@ -30,12 +30,13 @@
 //! 7. **Pages in memory**, open files, and what all parts of the engine share: `overlay`, `open_files`, `reclaiming`,
 //!    `shared`.
 //! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
-//! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`.
-//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `sweeping`, `maintenance`, `threads`.
+//! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`, `hydration`.
+//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `sweeping`, `hydrating`, `maintenance`, `threads`.
 //! 11. **The page file**, which commits to the engine: `pagefile`.
 //! 12. **The database** of one object: `params`, `template`, `guard`, `rows`, `database`, `kv`,
 //!     `idempotency`.
-//! 13. **Restore and repair**, of an object and of a whole directory: `restore`, `repair`, `restore_directory`.
+//! 13. **Restore and repair**, of an object and of a whole directory, and proofs of copies: `restore`, `repair`,
+//!     `restore_directory`, `proof`.
 //! 14. **The store**, and how it is opened: `recovery`, `store`.
 //!
 //! Data flows in both directions: a commit goes down from the database to the log, a checkpoint up to the files. The
@@ -85,7 +86,10 @@
 //! - **s23** A directory that is restored from its archive, and perhaps the tail of its log, has each object as they have it,
 //!   at the end or at a time: with a tail, after each transaction of the log up to one position. It is complete or refused,
 //!   whatever crash happened meanwhile. Each object is on a new timeline, and positions continue above all that the lost
-//!   directory had.
+//!   directory had. After a lazy restore, each object is so when it is first opened, and no commit builds on a file of it that is
+//!   not durable.
+//! - **s24** A fingerprint of an object is of one commit, and a whole copy of the archive that has the commit compares as the
+//!   same ([`CopiedArchive::compare`]). A page that differs is named.
 //!
 //! # Example
 //!
@@ -127,6 +131,8 @@ mod ending;
 mod engine;
 mod error;
 mod guard;
+mod hydrating;
+mod hydration;
 mod idempotency;
 mod ident;
 #[cfg(feature = "interleavings")]
@@ -145,6 +151,7 @@ mod pagefile;
 mod panics;
 mod parallel;
 mod params;
+mod proof;
 mod quarantine;
 mod random;
 mod reclaiming;
@@ -197,9 +204,11 @@ pub use manifest::ArchiveHole;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
 pub use options::{ArchiveOptions, StoreOptions};
 pub use params::{Param, Params, ParamsFromIter, ToSql, ToSqlError, Value, params_from_iter};
+pub use proof::{Comparison, CopiedArchive, Fingerprint};
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use repair::{Repair, Repaired};
+pub use restore::PastDatabase;
 pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };

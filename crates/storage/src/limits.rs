@@ -252,6 +252,21 @@ pub const ARCHIVE_SWEEP_PAUSE: Duration = Duration::from_millis(100);
 /// The least time between the end of a sweep that could not find, or make, a state of every object, and the next one.
 pub const ARCHIVE_SWEEP_REST: Duration = Duration::from_mins(10);
 
+/// Bytes of object files that hydration writes between two syncs, unless one object has more.
+pub const HYDRATION_BATCH_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Objects whose files hydration writes between two syncs.
+pub const HYDRATION_BATCH_OBJECTS: usize = 1024;
+
+/// The wait after a step of hydration that has failed; it doubles with each further failure.
+pub const HYDRATION_RETRY: Duration = Duration::from_secs(1);
+
+/// The longest wait after a step of hydration that has failed.
+pub const MAX_HYDRATION_RETRY: Duration = Duration::from_mins(1);
+
+/// Objects that are hydrated at once because they are needed. Each may take [`RESTORE_PAGES_IN_MEMORY`].
+pub const HYDRATIONS_AT_ONCE: usize = 4;
+
 /// Runs of the archive kept open by one step or lookup.
 pub const OPEN_RUNS: usize = 32;
 

@@ -7,7 +7,7 @@
 use crate::archive::HistoryCopy;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::limits::{ARCHIVE_SWEEP_PAUSE, PREPARED_SEGMENTS};
+use crate::limits::{ARCHIVE_SWEEP_PAUSE, HYDRATION_RETRY, MAX_HYDRATION_RETRY, PREPARED_SEGMENTS};
 use crate::sync::atomic::Ordering;
 use crate::timing;
 use std::time::Duration;
@@ -22,11 +22,12 @@ impl Engine {
         self.segments.wakeup.request();
     }
 
-    /// Prepares segments, and takes a checkpoint if one is due. Without threads it also compacts the archive, and does a
-    /// slice of a sweep.
+    /// Prepares segments, and takes a checkpoint if one is due. Without threads it also hydrates a batch of
+    /// objects, compacts the archive, and does a slice of a sweep.
     pub(crate) fn run_maintenance(&self) -> Result<()> {
         self.prepare_segments()?;
         if !self.shared.threads {
+            self.hydrate_or_warn();
             while self.compactor.compact()? {}
             self.sweep_or_warn();
         }
@@ -155,6 +156,31 @@ impl Engine {
             // A checkpoint frees segments, and space for more.
             self.segments.wakeup.request();
         }
+    }
+
+    /// The thread that hydrates objects in the background.
+    pub(crate) fn run_hydration(&self) {
+        let mut pause = HYDRATION_RETRY;
+        loop {
+            match self.hydrate_or_warn() {
+                Some(true) => pause = HYDRATION_RETRY,
+                Some(false) => break,
+                None => {
+                    self.archive.pause(pause);
+                    pause = (pause * 2).min(MAX_HYDRATION_RETRY);
+                }
+            }
+        }
+    }
+
+    /// Writes the files of a batch of cold objects. Returns whether others may lack theirs; `None` after an error.
+    fn hydrate_or_warn(&self) -> Option<bool> {
+        let hydrated = self.hydrate_batch();
+        hydrated
+            .inspect_err(|error| {
+                tracing::warn!(%error, "cannot write the files of all restored objects; it will be retried");
+            })
+            .ok()
     }
 
     /// The thread that prepares segments.

@@ -14,9 +14,11 @@ use crate::log::{Counter, Progress};
 use crate::manifest::ArchiveHole;
 use crate::memory::MemoryBudget;
 use crate::options::StoreOptions;
+use crate::proof::{CopiedArchive, Fingerprint};
 use crate::quarantine::QuarantinedObject;
 use crate::recovery;
 use crate::repair::{Repair, Repaired};
+use crate::restore::PastDatabase;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
@@ -111,6 +113,11 @@ pub struct StoreStats {
     pub archive_complete: bool,
     /// Objects known to have no complete state in the archive; 0 if it is complete.
     pub archive_missing_objects: u64,
+    /// How many of 256 equal parts of the objects may lack their files, because the directory was restored lazily; see
+    /// [`Store::hydrate`].
+    pub hydration_parts_left: u32,
+    /// Files of such objects that were written since the store was opened.
+    pub hydrated_objects: u64,
 }
 
 /// An open data directory. Clones share it. Dropping the last one stops the threads without a checkpoint: call
@@ -210,6 +217,24 @@ impl Store {
         self.0.engine.delete_namespace(unique_key)
     }
 
+    /// Returns whether the object may have its state in the archive alone, because the directory was restored lazily
+    /// ([`RestoreOptions::lazy`](crate::RestoreOptions::lazy)): then [`Store::open_object`] first does what [`Store::hydrate`]
+    /// does. Does not ask the disk.
+    pub fn may_need_hydration(&self, key: ObjectKey) -> bool {
+        self.0.engine.hydration.may_lack(key)
+    }
+
+    /// Writes the object's file from the archive, durably, if the object has its state there alone. All such objects get their
+    /// files in the background; this one gets it now. Takes as long as reading and writing the object does: not for a thread
+    /// that runs objects.
+    ///
+    /// # Errors
+    /// The archive or the disk cannot be read or written; nothing is lost, and a later call tries again. An object without a
+    /// whole state in the archive is quarantined, and the call succeeds.
+    pub fn hydrate(&self, key: ObjectKey) -> Result<()> {
+        self.0.engine.hydrate(key)
+    }
+
     /// Opens an object's database, or creates a new one. An object has one connection at a time.
     pub fn open_object(&self, key: ObjectKey) -> Result<ObjectDb> {
         self.0.engine.open_database(key)
@@ -229,6 +254,16 @@ impl Store {
     /// [`ErrorKind::Damaged`]: the archive is damaged; the message names the file.
     pub fn bookmark_at(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         self.0.engine.bookmark_at(key, unix_millis)
+    }
+
+    /// The database of an object as it was at a bookmark, which changes nothing. The object may be open, deleted or
+    /// quarantined. Reads files, may take a checkpoint, and takes as much disk space as the object had then: not for a thread
+    /// that runs objects.
+    ///
+    /// # Errors
+    /// As [`Store::bookmark_at`]; [`ErrorKind::NoSpace`] if the disk has no room for it beside commits.
+    pub fn database_at(&self, key: ObjectKey, at: &Bookmark) -> Result<PastDatabase> {
+        self.0.engine.database_at(key, at)
     }
 
     /// Restores an object to a bookmark with its own commit, and returns the bookmark that undoes it. If the
@@ -468,6 +503,25 @@ impl Store {
         copy.ok().flatten()
     }
 
+    /// Opens a copy of the archive, to compare objects with it. `disk` shows its runs below `dir`, as a data directory has them,
+    /// and is only read; `manifest` is that of the copy ([`HistoryCopy::manifest`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`]: a run is missing or damaged. [`ErrorKind::Refused`]: the manifest is damaged, or of another format.
+    pub fn open_copy(&self, disk: &dyn Disk, dir: &Path, manifest: &[u8]) -> Result<CopiedArchive> {
+        self.0.engine.open_copy(disk, dir, manifest)
+    }
+
+    /// Reads all pages of an object as they are in its file and in memory, at one commit. The object may be open: commits and
+    /// checkpoints wait for one page at most. `None` if the object is quarantined, was written again each time, or has no file yet
+    /// after a lazy restore. Reads a file: not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn fingerprint(&self, key: ObjectKey) -> Result<Option<Fingerprint>> {
+        self.0.engine.fingerprint(key)
+    }
+
     /// A number that rises whenever what [`Store::history_copy`] returns changes, except its `archived_millis` and
     /// `missing_objects`. It begins anew when the store is opened. While nothing is written, it stays.
     pub fn history_version(&self) -> u64 {
@@ -555,6 +609,8 @@ impl Store {
             } else {
                 engine.archive.missing()
             },
+            hydration_parts_left: engine.hydration.parts_left(),
+            hydrated_objects: engine.hydration.written(),
         }
     }
 }

@@ -7,7 +7,9 @@ use crate::archive::sweep::{Found, Pass, Slice};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::limits::{ARCHIVE_SWEEP_NAMES, ARCHIVE_SWEEP_OBJECTS, MAX_FAILING_FILES};
+use crate::limits::{
+    ARCHIVE_SWEEP_BYTES, ARCHIVE_SWEEP_NAMES, ARCHIVE_SWEEP_OBJECTS, MAX_FAILING_FILES,
+};
 use crate::manifest::Manifest;
 use std::collections::BTreeSet;
 
@@ -35,6 +37,9 @@ impl Engine {
         };
         let manifest = self.shared.catalog.current();
         let archive = &manifest.archive;
+        if manifest.hydration.is_some() {
+            return Ok(false);
+        }
         if archive.archived.is_none() || archive.is_complete() {
             sweep.pass = None;
             sweep.forget_last();
@@ -71,7 +76,7 @@ impl Engine {
                 self.end_sweep(pass)
             };
         }
-        if !self.archive.has_room_for_slice() {
+        if !self.archive.has_room_for(ARCHIVE_SWEEP_BYTES) {
             tracing::warn!(
                 "the disk has no room for the states of objects that the archive lacks: trying again later"
             );

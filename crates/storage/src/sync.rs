@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | 1 | `Store`: `closed`, then `threads` | held while threads are joined, which take all other locks |
 //! | 2 | `Engine::repairs` | held during a whole repair |
-//! | 3 | `Engine::sweep`, `Checkpointer::running`, `Compactor::state`, `SegmentPool::preparing` | each held during a whole step; a sweep takes `running` with `try_lock` |
+//! | 3 | `Engine::sweep`, `Hydration::pass`, then its claims, `Checkpointer::running`, `Compactor::state`, `SegmentPool::preparing` | each held during a whole step; a sweep takes `running` with `try_lock` |
 //! | 4 | `Shared::clock_watch` | read while the watch runs, which may call `Store::clock_set_back` |
 //! | 5 | `Catalog::owned` | held while the manifest is written |
 //! | 6 | the progress of a checkpoint | one for each checkpoint |

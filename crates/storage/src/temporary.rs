@@ -75,7 +75,7 @@ impl Temporary {
     }
 }
 
-/// A file of one statement, on its connection's thread.
+/// A file of one statement, on its connection's thread, or of a past state.
 pub(crate) struct TemporaryFile {
     file: Arc<dyn DiskFile>,
     owner: Arc<Temporary>,

@@ -23,6 +23,9 @@ pub(crate) fn start(engine: &Arc<Engine>, threads: &mut Vec<JoinHandle<()>>) -> 
     spawn("abide-segments", Engine::run_preparation)?;
     spawn("abide-maintain", Engine::run_checkpoints)?;
     spawn("abide-archive", |engine| engine.compactor.run())?;
+    if engine.hydration.parts_left() > 0 {
+        spawn("abide-hydrate", Engine::run_hydration)?;
+    }
     if engine.shared.cores >= RELEASE_THREAD_CORES {
         spawn("abide-release", |engine| engine.shared.log.run_announcer())?;
     }

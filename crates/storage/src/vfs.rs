@@ -231,7 +231,7 @@ impl Vfs {
         }
     }
 
-    pub(crate) fn temporary(&self) -> &Temporary {
+    pub(crate) fn temporary(&self) -> &Arc<Temporary> {
         &self.temporary
     }
 }

@@ -14,6 +14,7 @@ use tungstenite::protocol::frame::{Frame, FrameHeader};
 
 fn main() {
     config();
+    copies();
     http();
     kv();
     log();
@@ -51,6 +52,38 @@ fn config() {
         ),
     ] {
         save("config", name, text.as_bytes());
+    }
+}
+
+fn copies() {
+    let manifest = r#"{"number":1,"writer":"00000000000000ab","session":"000000000000000000000000000000cd","unix_millis":5,"runs":[{"number":2,"key":"runs/00000000000000ab/0000000000000000-000000000000000000000000000000cd/0000000000000002.run","bytes":9,"crc32c":7,"part":4}],"staged":[],"dropped":[],"foreign":false,"writers":["00000000000000ab"],"content":"YQ==","end":3,"tail":null}"#;
+    save(
+        "copies",
+        "manifest",
+        &[b"\x01", manifest.as_bytes()].concat(),
+    );
+    // A header with a right checksum.
+    let mut piece = b"abidtail\x01\0\0\0\x01\0\0\0\x07".to_vec();
+    piece.resize(76, 0);
+    piece.extend(crc32c::crc32c(&piece).to_le_bytes());
+    save("copies", "piece", &[b"\0", &piece[..]].concat());
+    // The id is that of the target's key.
+    let id = b"\x9f\x37\xd1\xea\x72\xb6\x55\x16";
+    let header = [b"\x02abidciph\x01\0\0\0", &id[..], &[9; 16]].concat();
+    for (name, blocks) in [("none", 0), ("empty", 40), ("short", 99)] {
+        let stored = [&header[..], &vec![3; blocks]].concat();
+        save("copies", &format!("encrypted-{name}"), &stored);
+    }
+    // A content of 140,000 bytes, in three blocks.
+    let changed = |change: &[u8]| [&b"\x03a\x02\x22\xe0"[..], change].concat();
+    for (name, change) in [
+        ("whole", &b""[..]),
+        ("overwritten", b"\0\x01\x10\0\x01x"),
+        ("cut-after-a-block", b"\x01\x01\x00\x4c"),
+        ("longer", b"\x02\x02\x23\x7c\x01x"),
+        ("without-a-block", b"\x03\0\0\x24\x01\0\x28"),
+    ] {
+        save("copies", &format!("changed-{name}"), &changed(change));
     }
 }
 

@@ -5,6 +5,7 @@
 //! one file that a fuzzer has found (`verify/fuzz/run TARGET FILE`).
 
 pub mod config;
+pub mod copies;
 pub mod http;
 mod input;
 pub mod kv;
@@ -19,6 +20,7 @@ pub type Target = fn(&[u8]);
 /// Every target, by the name of its corpus.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::target),
+    ("copies", copies::target),
     ("http", http::target),
     ("kv", kv::target),
     ("log", log::target),

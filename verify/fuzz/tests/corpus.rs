@@ -38,6 +38,11 @@ fn any_configuration_is_taken_or_refused_with_a_reason() {
 }
 
 #[test]
+fn no_change_of_an_encrypted_copy_is_taken_for_its_content() {
+    run("copies");
+}
+
+#[test]
 fn a_host_answers_or_closes_whatever_it_is_sent() {
     run("http");
 }

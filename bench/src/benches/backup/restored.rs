@@ -2,9 +2,10 @@
 
 use std::{fs, sync::Arc, time::Instant};
 
-use abide::history::{Download, Options as CopyOptions};
+use abide::history::{Download, Options as CopyOptions, Store};
 use abide_storage::{RealDisk, RestoreOptions, StoreOptions, restore_directory};
 use anyhow::{Context as _, Result, ensure};
+use tokio::runtime::Runtime;
 
 use super::Options;
 use crate::{
@@ -93,13 +94,24 @@ fn measure(context: &Context, lost: &Lost) -> Result<()> {
     engine.store().close()?;
     drop(engine);
     context.fresh_dir("ours")?;
+    restore(context, &runtime, &place, lost, false)?;
+    restore(context, &runtime, &place, lost, true)
+}
 
+/// Restores it on an empty machine. Lazily, files of objects are written when they are needed.
+fn restore(
+    context: &Context,
+    runtime: &Runtime,
+    place: &Store,
+    lost: &Lost,
+    lazy: bool,
+) -> Result<()> {
     let dir = context.fresh_dir("restored")?;
     let archive_dir = dir.join("archive");
     fs::create_dir(&archive_dir)?;
     let disk = context.probe()?;
     let begun = Instant::now();
-    let found = runtime.block_on(Download::find(&place, None))?;
+    let found = runtime.block_on(Download::find(place, None))?;
     runtime.block_on(found.save(&archive_dir, |_, _| {}))?;
     let download = begun.elapsed().as_secs_f64();
     let manifest = found.manifest();
@@ -111,7 +123,7 @@ fn measure(context: &Context, lost: &Lost) -> Result<()> {
         Arc::new(RealDisk),
         &dir,
         encoded,
-        RestoreOptions::default(),
+        RestoreOptions::default().lazy(lazy),
         &StoreOptions::default(),
         &|_| {},
     )?;
@@ -143,7 +155,7 @@ fn measure(context: &Context, lost: &Lost) -> Result<()> {
         (
             "build",
             build,
-            Some(on_disk),
+            (!lazy).then_some(on_disk),
             format!(
                 "{on_disk:.1} MiB, {:.0} objects/s",
                 lost.objects as f64 / build
@@ -157,7 +169,8 @@ fn measure(context: &Context, lost: &Lost) -> Result<()> {
         ),
     ];
     for (step, seconds, mebibytes, note) in steps {
-        let name = format!("backup/restore/{}/{step}", lost.name);
+        let how = if lazy { "lazy/" } else { "" };
+        let name = format!("backup/restore/{}/{how}{step}", lost.name);
         let time = Measurement::new(&name, Unit::Seconds, disk);
         context.print(&time.ours(seconds).note(note));
         if let Some(mebibytes) = mebibytes {

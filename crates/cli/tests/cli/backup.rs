@@ -28,6 +28,10 @@ impl World {
         Self { dir, url }
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(crate) fn data(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -40,7 +44,7 @@ impl World {
     }
 
     /// Runs the command, and returns what it printed, or said if it failed.
-    async fn abide(&self, args: &[&str]) -> Result<String, String> {
+    pub(crate) async fn abide(&self, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
         command.args(args).current_dir(self.dir.path());
         printed(command).await
@@ -303,9 +307,13 @@ async fn the_commands_of_the_guide_work() {
     assert!(server.stop().success());
     let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/backup.md"));
     let guide = guide.unwrap();
+    // Encrypted copies have their own test.
+    let (before, rest) = guide.split_once("## Encryption\n").unwrap();
+    let (_, after) = rest.split_once("\n## ").unwrap();
+    let guide = [before, after].concat();
     let blocks = guide.split("```sh\n").skip(1);
     let lines = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
-    let mut run = 0;
+    let (mut run, mut standby) = (0, None);
     for line in lines.filter(|line| !line.starts_with("abide serve")) {
         let dirs = ["shop", "look"].map(|name| world.data(name));
         let line = line
@@ -314,15 +322,26 @@ async fn the_commands_of_the_guide_work() {
             .replace("/tmp/look", dirs[1].to_str().unwrap());
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(words[0], "abide", "{line}");
-        if words[1] == "restore" {
+        if ["restore", "standby"].contains(&words[1]) {
             // Each into an empty directory.
             let _ = fs::remove_dir_all(&dirs[0]);
         }
+        run += 1;
+        if words[1] == "standby" {
+            // Until the next command ends it.
+            let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+            standby = Some(command.args(&words[1..]).spawn().unwrap());
+            let lock = dirs[0].join("archive/standby.lock");
+            until("the standby", async || lock.exists().then_some(())).await;
+            continue;
+        }
         let said = world.abide(&words[1..]).await;
         assert!(said.is_ok(), "{line}: {said:?}");
-        run += 1;
+        if let Some(mut standby) = standby.take() {
+            assert!(standby.wait().unwrap().success());
+        }
     }
-    assert_eq!(run, 6);
+    assert_eq!(run, 9);
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {

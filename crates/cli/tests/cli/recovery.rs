@@ -7,7 +7,7 @@ use std::{path::Path, process::Command};
 use abide::{Host, prelude::*};
 
 #[durable_object]
-struct Note {
+pub(crate) struct Note {
     ctx: Ctx,
 }
 
@@ -39,7 +39,7 @@ impl Note {
 }
 
 /// Runs the command on a directory, and returns what it printed, or said if it failed.
-async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
+pub(crate) async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
     command.args(args).arg("--data").arg(data);
     command.current_dir(data.parent().unwrap());

@@ -31,19 +31,19 @@ fn program(world: &World, name: &str) -> Program {
         .env("ABIDE__ARCHIVE__SHIP_INTERVAL", "20ms")
 }
 
-fn in_sync(world: &World, name: &str) -> Program {
+pub(crate) fn in_sync(world: &World, name: &str) -> Program {
     program(world, name).env("ABIDE__ARCHIVE__SYNC", "true")
 }
 
 /// Clients of one node, each of which writes the numbers from 1 on under its own key.
-struct Writers {
+pub(crate) struct Writers {
     acknowledged: Vec<Arc<AtomicU32>>,
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Writers {
-    fn start(server: &Server, from: &[u32]) -> Self {
+    pub(crate) fn start(server: &Server, from: &[u32]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged: Vec<_> = from
             .iter()
@@ -68,12 +68,12 @@ impl Writers {
         }
     }
 
-    fn written(&self) -> Vec<u32> {
+    pub(crate) fn written(&self) -> Vec<u32> {
         self.acknowledged.iter().map(|of| of.load(SeqCst)).collect()
     }
 
     /// Stops them, and returns what each was told to be written. A request to a node that is gone may never end.
-    async fn stop(mut self) -> Vec<u32> {
+    pub(crate) async fn stop(mut self) -> Vec<u32> {
         self.stop.store(true, SeqCst);
         for task in &mut self.tasks {
             if tokio::time::timeout(ENOUGH, &mut *task).await.is_err() {
@@ -97,7 +97,7 @@ async fn write(client: Client, writer: usize, acknowledged: Arc<AtomicU32>, stop
     }
 }
 
-async fn read(server: &Server) -> Vec<u32> {
+pub(crate) async fn read(server: &Server) -> Vec<u32> {
     let mut values = Vec::new();
     for writer in 0..WRITERS {
         let path = format!("/kv/writer{writer}/value/number");

@@ -117,8 +117,35 @@ async fn a_download_continues_where_it_ended() {
     fs::write(file("0000000000000004.run.part"), vec![9; 101]).unwrap();
     download.save(dir.path(), |_, _| {}).await.unwrap();
     assert_eq!(read_runs(dir.path()), runs);
-    let unfinished = fs::read_dir(dir.path()).unwrap();
-    assert_eq!(unfinished.count(), runs.len());
+    let files = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(files, runs.len() + 1, "and what says that they are whole");
+
+    // Those are not read again, and what a later copy does not have is removed.
+    let before = bucket.counts().gets;
+    fs::write(file("0000000000000077.run"), vec![9; 10]).unwrap();
+    fs::write(file("0000000000000078.run.part"), vec![9; 10]).unwrap();
+    fs::write(file("0000000000000001.run"), vec![9; runs[&1].len()]).unwrap();
+    download.save(dir.path(), |_, _| {}).await.unwrap();
+    assert_eq!(bucket.counts().gets, before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files);
+    assert_ne!(read_runs(dir.path()), runs, "it relies on that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_copy_is_found_with_one_request_if_there_is_none() {
+    let bucket = Bucket::new(1);
+    let (_machine, store) = copied(&bucket).await;
+    let newest = Download::find(&store, None)
+        .await
+        .unwrap()
+        .manifest()
+        .number;
+    let before = bucket.counts().gets;
+    let newer = Download::newer_than(&store, newest).await.unwrap();
+    assert!(newer.is_none());
+    assert_eq!(bucket.counts().gets - before, 1);
+    let newer = Download::newer_than(&store, newest - 1).await.unwrap();
+    assert_eq!(newer.unwrap().manifest().number, newest);
 }
 
 #[tokio::test(start_paused = true)]

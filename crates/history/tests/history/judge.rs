@@ -2,13 +2,16 @@
 //! that another has replaced, and nothing was overwritten.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
 use abide_s3::{Bucket, Objects};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use serde_json::Value;
+
+use crate::encrypted::opened;
 
 #[derive(Clone, Default)]
 pub(crate) struct Judge(Arc<Mutex<Findings>>);
@@ -22,13 +25,15 @@ struct Findings {
     /// The sessions of manifests, each in the order of its first.
     sessions: Vec<String>,
     faults: Vec<String>,
+    /// Objects that were encrypted, and their content.
+    opened: BTreeMap<String, (Bytes, Bytes)>,
 }
 
 impl Judge {
     pub(crate) fn of(bucket: &Bucket) -> Self {
         let judge = Self::default();
         let findings = Arc::clone(&judge.0);
-        bucket.inspect(move |objects| findings.lock().unwrap().look(objects));
+        bucket.inspect(move |objects| findings.lock().unwrap().open(objects));
         judge
     }
 
@@ -52,6 +57,25 @@ pub(crate) fn manifests(objects: &Objects) -> impl DoubleEndedIterator<Item = (u
 }
 
 impl Findings {
+    /// Looks at the content of objects.
+    fn open(&mut self, objects: &Objects) {
+        if !objects.values().any(|bytes| bytes.starts_with(b"abidciph")) {
+            return self.look(objects);
+        }
+        let mut contents = Objects::new();
+        for (name, stored) in objects {
+            let known = self.opened.get(name).filter(|(of, _)| of == stored);
+            let content = match known {
+                Some((_, content)) => content.clone(),
+                None => opened(name.strip_prefix("nodes/1/").unwrap(), stored).unwrap(),
+            };
+            let pair = (stored.clone(), content.clone());
+            self.opened.insert(name.clone(), pair);
+            contents.insert(name.clone(), content);
+        }
+        self.look(&contents);
+    }
+
     fn look(&mut self, objects: &Objects) {
         let present: BTreeSet<u64> = manifests(objects).map(|(number, _)| number).collect();
         let gone = self.seen.difference(&present).last();

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::{
     judge::Judge,
     machine::{Machine, downloaded, options, taking_over, until, until_copied},
-    net::store,
+    net::some_store,
 };
 
 pub(crate) fn faults(random: &mut Random) -> Faults {
@@ -70,7 +70,7 @@ async fn live(seed: u64) {
     let bucket = Bucket::new(random.draw());
     bucket.set_page(1 + random.below(10) as usize);
     let judge = Judge::of(&bucket);
-    let store = store(&bucket);
+    let store = some_store(&bucket, seed);
     let mut nodes: Vec<(Machine, Option<Uploader>)> = vec![(Machine::new(), None)];
     for _ in 0..60 {
         let index = random.below(nodes.len() as u64) as usize;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod download;
+mod encrypted;
 mod front;
 mod garbage;
 mod idle;
@@ -13,5 +14,6 @@ mod net;
 mod ownership;
 mod places;
 mod probe;
+mod ranges;
 mod tail;
 mod upload;

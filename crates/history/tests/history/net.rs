@@ -1,6 +1,6 @@
 //! A client of a bucket in this process: no sockets, so a test's clock decides all.
 
-use abide_history::{Access, Location, Store};
+use abide_history::{Access, CopyKey, Location, Store};
 use abide_s3::Bucket;
 use http_body_util::{BodyExt as _, Full};
 use object_store::{
@@ -44,4 +44,20 @@ pub(crate) fn access() -> Access {
 pub(crate) fn store(bucket: &Bucket) -> Store {
     let location: Location = "s3://backups/nodes/1".parse().unwrap();
     Store::open(&location, &access(), Net(bucket.clone())).unwrap()
+}
+
+/// The key of the tests.
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+pub(crate) fn encrypted(bucket: &Bucket) -> Store {
+    store(bucket).with_key(CopyKey::new(&KEY))
+}
+
+/// A store whose objects are encrypted for every second seed.
+pub(crate) fn some_store(bucket: &Bucket, seed: u64) -> Store {
+    if seed % 2 == 1 {
+        encrypted(bucket)
+    } else {
+        store(bucket)
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
         Machine, downloaded, downloaded_tail, options, slow, taking_over, unreachable, until,
         until_copied,
     },
-    net::store,
+    net::{some_store, store},
 };
 
 /// Waits until the machine was told that all of its log is in the store.
@@ -431,7 +431,7 @@ async fn lives(seed: u64) {
     let bucket = Bucket::new(random.draw());
     bucket.set_page(1 + random.below(10) as usize);
     let judge = Judge::of(&bucket);
-    let store = store(&bucket);
+    let store = some_store(&bucket, seed);
     let mut machine = Machine::with_runs();
     let options = |random: &mut Random| Options {
         ship: Some(Duration::from_millis(random.below(2000))),

@@ -29,12 +29,8 @@ enum FireOutcome {
 impl Object {
     /// Handles a request of the scheduler, a reset or an operator.
     pub(crate) fn handle_alarm_request(self: &Rc<Self>, cause: Cause) {
-        if self.is_held() || self.is_to_be_restored() {
-            self.alarm_requests.borrow_mut().push(cause);
-            if !self.is_held() {
-                self.restore_as_requested();
-            }
-            return;
+        if self.is_held() || self.prepare() {
+            return self.alarm_requests.borrow_mut().push(cause);
         }
         match cause {
             Cause::Due(replier, isolation) => {

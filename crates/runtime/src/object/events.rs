@@ -116,9 +116,8 @@ impl Object {
             }
             return;
         }
-        if self.is_to_be_restored() {
-            self.queue.borrow_mut().push_front(arrival);
-            return self.restore_as_requested();
+        if self.prepare() {
+            return self.queue.borrow_mut().push_front(arrival);
         }
         let Some(arrival) = self.tell_timeline(arrival) else {
             return;

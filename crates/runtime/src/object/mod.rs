@@ -166,6 +166,8 @@ pub(crate) struct Object {
     alarm_task: Cell<Option<Token>>,
     /// Its database is being restored: events wait.
     held: Cell<bool>,
+    /// It was held to be hydrated.
+    hydrated: Cell<bool>,
     /// Requests about its alarms that wait while it is held.
     alarm_requests: RefCell<Vec<Cause>>,
     /// Running calls with an idempotency key, with their fingerprints.
@@ -245,6 +247,7 @@ impl Object {
             uses_reserve: Cell::new(false),
             alarm_task: Cell::new(None),
             held: Cell::new(false),
+            hydrated: Cell::new(false),
             alarm_requests: RefCell::default(),
             keyed: RefCell::default(),
             keyed_poll: RefCell::default(),

@@ -1,6 +1,7 @@
-//! Holds an object while its database is being restored.
+//! Holds an object while its database is being restored, or its file written.
 //!
-//! A restore reads files, so it runs on its own thread. In the meantime the object is *held*: it has no database and no
+//! A restore reads files, so it runs on its own thread; so does the hydration of an object whose directory was restored
+//! lazily. In the meantime the object is *held*: it has no database and no
 //! instance; events wait in its queue, in order, and alarms in their own queue. Other objects of the worker
 //! continue to run.
 //!
@@ -13,6 +14,13 @@ use abide_storage::{Bookmark, Store};
 
 use super::{Arrival, Confirmation, Object};
 use crate::{Error, ErrorKind, Result, alarms::Cause, envelope::Ticket, limits::EVENT_BYTES};
+
+/// What must be done with the file of an object before it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preparation {
+    Hydrate,
+    RestoreAsRequested,
+}
 
 impl Object {
     /// Requests a restore at the object's next start. Returns the bookmark that undoes it.
@@ -72,23 +80,40 @@ impl Object {
         }
     }
 
-    /// Returns whether a restore must run before the object starts. An error of opening is reported when the instance
-    /// is created.
-    pub(super) fn is_to_be_restored(self: &Rc<Self>) -> bool {
-        if self.instance.borrow().is_some() || self.open_db().is_err() {
+    /// Prepares the object's file, if that must be done before the object starts. Returns true if it is under way: events wait,
+    /// and if it fails, they are answered with an error and may be resent. An error of opening is reported when the instance is
+    /// created.
+    pub(super) fn prepare(self: &Rc<Self>) -> bool {
+        let Some(preparation) = self.preparation() else {
             return false;
+        };
+        let key = self.key();
+        match preparation {
+            Preparation::Hydrate => {
+                // Afterwards the store still says that it may need it.
+                self.hydrated.set(true);
+                self.hold(move |store| store.hydrate(key), |()| ());
+            }
+            Preparation::RestoreAsRequested => {
+                self.close();
+                self.hold(move |store| store.restore_requested(key), |()| ());
+            }
         }
-        let db = self.db.borrow();
-        db.as_ref()
-            .is_some_and(|db| db.requested_restore().is_ok_and(|to| to.is_some()))
+        true
     }
 
-    /// Performs the restore that the object requested. Events wait; if it fails, they are answered with an error and
-    /// may be resent.
-    pub(super) fn restore_as_requested(self: &Rc<Self>) {
-        self.close();
-        let key = self.key();
-        self.hold(move |store| store.restore_requested(key), |()| ());
+    fn preparation(self: &Rc<Self>) -> Option<Preparation> {
+        if self.instance.borrow().is_some() {
+            return None;
+        }
+        let is_open = self.db.borrow().is_some();
+        if !is_open && !self.hydrated.get() && self.worker.store.may_need_hydration(self.key()) {
+            return Some(Preparation::Hydrate);
+        }
+        self.open_db().ok()?;
+        let db = self.db.borrow();
+        let to = db.as_ref()?.requested_restore().ok()?;
+        to.map(|_| Preparation::RestoreAsRequested)
     }
 
     /// Closes the database of an object that has not started.

@@ -43,6 +43,7 @@ fn need(route: &Route<'_>, readiness: &Readiness) -> Need {
         Some("rerun") => Need::role(Role::Operate).audited("rerun_alarm"),
         Some("restore") => Need::role(Role::Admin).audited("restore").with_body(),
         Some("fork") => Need::role(Role::Admin).audited("fork").with_body(),
+        Some("export") => Need::role(Role::Admin).audited("export").with_body(),
         Some("activate") => Need::role(Role::Admin).audited("activate").with_body(),
         Some("repair") => Need::role(Role::Admin).audited("repair").with_body(),
         _ => Need::role(Role::Admin).audited("change"),

@@ -27,12 +27,17 @@ pub(super) fn metrics_route() -> Router<Arc<Readiness>> {
 
 async fn readyz(State(readiness): State<Arc<Readiness>>) -> Response {
     let reasons = readiness.reasons();
-    if reasons.is_empty() {
-        Json(json!({ "status": "ready" })).into_response()
+    let (status, mut body) = if reasons.is_empty() {
+        (StatusCode::OK, json!({ "status": "ready" }))
     } else {
-        let body = Json(json!({ "status": "unavailable", "reasons": reasons }));
-        (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+        let body = json!({ "status": "unavailable", "reasons": reasons });
+        (StatusCode::SERVICE_UNAVAILABLE, body)
+    };
+    let warnings = readiness.warnings();
+    if !warnings.is_empty() {
+        body["warnings"] = json!(warnings);
     }
+    (status, Json(body)).into_response()
 }
 
 async fn metrics(State(readiness): State<Arc<Readiness>>) -> Response {

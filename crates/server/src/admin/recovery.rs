@@ -6,6 +6,7 @@
 //! | `GET /objects/{class}/{object}/bookmark`, `?at=` | 200 and `{"bookmark"}`: of the last commit at or before a time; without one, now |
 //! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it; with `"dormant": true` the object is dormant afterwards |
 //! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object, which is dormant |
+//! | `POST /objects/{class}/{object}/export` with `{"time"}` or `{"bookmark"}`, or `{}` for now | 200 and its database then, a plain SQLite file, with its bookmark in the header `abide-bookmark` |
 //! | `POST /objects/{class}/{object}/activate` with `{"inherited":"fresh"}` or `"continue"` | 204: the object is no longer dormant |
 //! | `GET /objects/{class}/{object}/timeline` | 200 and `{"class","id","name","timeline","since","cause","dormant"}` |
 //! | `GET /dormant?class=&after=` | 200 and `{"objects":[…],"next"}`: the timelines of dormant objects; `next` of one page is `class` and `after` of the next |
@@ -15,17 +16,24 @@
 //! Times are milliseconds since 1970. An object is given by its id or its name. Changes are on disk before the response
 //! is sent.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use abide_runtime::{Activation, Moment, Node, TimelineCause, TimelineListing, Timestamp};
-use abide_storage::{Bookmark, Repair};
+use abide_storage::{Bookmark, PastDatabase, Repair};
 use axum::{
     Json, Router,
+    body::{Body, Bytes},
     extract::State,
-    http::StatusCode,
+    http::{
+        HeaderName, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
+    response::{IntoResponse as _, Response},
     routing::{get, post},
 };
+use futures_util::stream::try_unfold;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 
 use super::target;
 use crate::{
@@ -34,6 +42,9 @@ use crate::{
     readiness::Readiness,
 };
 
+/// Bytes of a database that are read at a time.
+const EXPORT_PIECE: usize = 256 << 10;
+
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Readiness>> {
     Router::new()
@@ -41,6 +52,7 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
         .route("/objects/{class}/{object}/bookmark", get(bookmark))
         .route("/objects/{class}/{object}/restore", post(restore))
         .route("/objects/{class}/{object}/fork", post(fork))
+        .route("/objects/{class}/{object}/export", post(export))
         .route("/objects/{class}/{object}/activate", post(activate))
         .route("/objects/{class}/{object}/repair", post(repair))
         .route("/objects/{class}/{object}/timeline", get(timeline))
@@ -107,6 +119,14 @@ struct Fork {
     #[serde(flatten)]
     at: Target,
     name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Export {
+    time: Option<u64>,
+    ago: Option<u64>,
+    bookmark: Option<Bookmark>,
 }
 
 #[derive(Serialize)]
@@ -269,6 +289,59 @@ async fn fork(
     let object = target::object(&node, &class, &object)?;
     let id = node.fork(&object, fork.at.on(&node), &fork.name).await?;
     Ok(Json(Forked { id: id.to_string() }))
+}
+
+async fn export(
+    State(readiness): State<Arc<Readiness>>,
+    UrlPath((class, object)): ObjectPath,
+    JsonBody(export): JsonBody<Export>,
+) -> Result<Response, ApiError> {
+    let node = target::node(&readiness)?;
+    let object = target::object(&node, &class, &object)?;
+    let at = match (export.time, export.ago, export.bookmark) {
+        (Some(time), None, None) => Some(Target::Time(time)),
+        (None, Some(ago), None) => Some(Target::Ago(ago)),
+        (None, None, Some(bookmark)) => Some(Target::Bookmark(bookmark)),
+        (None, None, None) => None,
+        _ => {
+            return Err(ApiError::bad_request(
+                "invalid_body",
+                "Send one of `time`, `ago` and `bookmark`, or none.",
+            ));
+        }
+    };
+    let at = at.map(|at| at.on(&node));
+    let (bookmark, database) = node.database(&object, at).await?;
+    let headers = [
+        (CONTENT_TYPE, "application/vnd.sqlite3".to_owned()),
+        (CONTENT_LENGTH, database.len().to_string()),
+        (
+            HeaderName::from_static("abide-bookmark"),
+            bookmark.to_string(),
+        ),
+    ];
+    Ok((headers, pieces(database)).into_response())
+}
+
+/// A database as a body.
+fn pieces(database: PastDatabase) -> Body {
+    let read = |(database, offset): (PastDatabase, u64)| async move {
+        let read = spawn_blocking(move || {
+            let mut piece = vec![0; EXPORT_PIECE];
+            let length = database.read_at(&mut piece, offset)?;
+            piece.truncate(length);
+            Ok::<_, abide_storage::Error>((piece, database))
+        });
+        match read.await.map_err(io::Error::other)? {
+            Ok((piece, _)) if piece.is_empty() => Ok(None),
+            Ok((piece, database)) => {
+                let next = offset + piece.len() as u64;
+                Ok(Some((Bytes::from(piece), (database, next))))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    };
+    Body::from_stream(try_unfold((database, 0), read))
 }
 
 async fn activate(

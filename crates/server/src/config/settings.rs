@@ -326,6 +326,10 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         set: |c, v| put(&mut c.archive.options, value::store_access(v)),
     },
     Setting {
+        key: "archive.key_file",
+        set: |c, v| put(&mut c.archive.key_file, value::file_or_off(v)),
+    },
+    Setting {
         key: "archive.upload_interval",
         set: |c, v| {
             put(
@@ -353,6 +357,15 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
             put(
                 &mut c.archive.keep_uploads,
                 value::duration(v, limits::KEEP_UPLOADS),
+            )
+        },
+    },
+    Setting {
+        key: "archive.prove",
+        set: |c, v| {
+            put(
+                &mut c.archive.prove,
+                value::duration_or_off(v, limits::PROVE_INTERVAL),
             )
         },
     },

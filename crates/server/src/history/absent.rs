@@ -43,6 +43,14 @@ impl Copier {
         match self.0 {}
     }
 
+    pub(crate) fn differences(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn stop_proving(&self) {
+        match self.0 {}
+    }
+
     pub(crate) async fn superseded(&self) -> String {
         match self.0 {}
     }

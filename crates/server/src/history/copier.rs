@@ -9,12 +9,14 @@ use abide_history::{Status, StatusWatch, Store as Copies, Uploader};
 use abide_storage::Store;
 use tokio::runtime::Runtime;
 
-use super::metric;
+use super::{metric, proof::Prover};
 
 /// The task that copies the archive. Clones share it; it ends with the last.
 #[derive(Clone, Debug)]
 pub(crate) struct Copier {
     uploader: Arc<Mutex<Option<Uploader>>>,
+    /// Before the threads, which must not end while it waits.
+    prover: Option<Arc<Prover>>,
     _threads: Arc<Threads>,
     status: StatusWatch,
     begun: SystemTime,
@@ -42,6 +44,7 @@ impl Drop for Threads {
 impl Copier {
     pub(super) fn new(
         uploader: Uploader,
+        prover: Option<Prover>,
         runtime: Runtime,
         copies: Copies,
         store: Store,
@@ -53,6 +56,7 @@ impl Copier {
             begun: SystemTime::now(),
             unsaved: Arc::default(),
             uploader: Arc::new(Mutex::new(Some(uploader))),
+            prover: prover.map(Arc::new),
             _threads: Arc::new(Threads(Some(runtime))),
             copies,
             store,
@@ -64,6 +68,9 @@ impl Copier {
     pub(crate) fn publish_metrics(&self) {
         let status = self.status.status();
         metric::publish(&status, &self.copies.traffic(), self.unsaved_for(&status));
+        if let Some(prover) = &self.prover {
+            metric::publish_proof(&prover.proof());
+        }
     }
 
     /// How long acknowledged commits may exist on this machine alone.
@@ -85,6 +92,19 @@ impl Copier {
         self.is_awaited.then_some(failing.error)
     }
 
+    /// How many objects and files of the copy differ.
+    pub(crate) fn differences(&self) -> usize {
+        let proof = self.prover.as_ref().map(|prover| prover.proof());
+        proof.map_or(0, |proof| proof.differences)
+    }
+
+    /// Has the proof of the copy end soon: the node stops.
+    pub(crate) fn stop_proving(&self) {
+        if let Some(prover) = &self.prover {
+            prover.stop();
+        }
+    }
+
     /// Returns once another node has taken the history over, with what to do.
     pub(crate) async fn superseded(&self) -> String {
         let is_superseded = |status: &Status| status.superseded.is_some();
@@ -97,6 +117,9 @@ impl Copier {
 
     /// Copies what is new, within a time, and ends.
     pub(crate) async fn finish(self, time: Duration) {
+        if let Some(prover) = &self.prover {
+            prover.finish(time).await;
+        }
         let uploader = self.uploader.lock();
         let uploader = uploader.unwrap_or_else(PoisonError::into_inner).take();
         let Some(uploader) = uploader else {

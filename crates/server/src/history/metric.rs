@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use abide_history::{Status, Traffic};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
+use super::proof::Proof;
+
 const COPIED: &str = "abide_history_copied_seconds";
 const BACKLOG_RUNS: &str = "abide_history_backlog_runs";
 const BACKLOG_BYTES: &str = "abide_history_backlog_bytes";
@@ -12,6 +14,9 @@ const UNSAVED: &str = "abide_history_unsaved_seconds";
 const FAILING: &str = "abide_history_failing";
 const BYTES: &str = "abide_history_bytes";
 const REQUESTS: &str = "abide_history_requests_total";
+const VERIFIED: &str = "abide_backup_verified_age_seconds";
+const PROVEN: &str = "abide_backup_proven_objects_total";
+const DIFFERENCES: &str = "abide_backup_differences";
 const TRANSFERRED: &str = "abide_history_transferred_bytes_total";
 
 /// Describes them.
@@ -38,10 +43,23 @@ pub(crate) fn describe() {
             "1 while the archive or the log cannot be copied, otherwise 0; the log says why. Copying is tried again until it succeeds.",
         ),
         (BYTES, "Bytes of the newest copy."),
+        (
+            VERIFIED,
+            "Time within which every object and every file of the copy was compared with what the node has, and was the same; it is \
+             about 30 times archive.prove.",
+        ),
+        (
+            DIFFERENCES,
+            "Objects and files of the copy that differ from what the node has; the log and /readyz name them.",
+        ),
     ];
     for (name, help) in gauges {
         describe_gauge!(name, help);
     }
+    describe_counter!(
+        PROVEN,
+        "Objects whose states in the store of archive.url were compared with the node's, and were the same."
+    );
     describe_counter!(REQUESTS, "Requests to the store of archive.url, by kind.");
     describe_counter!(
         TRANSFERRED,
@@ -72,4 +90,11 @@ pub(super) fn publish(status: &Status, traffic: &Traffic, unsaved: Duration) {
     for (direction, bytes) in [("sent", traffic.sent), ("received", traffic.received)] {
         counter!(TRANSFERRED, "direction" => direction).absolute(bytes);
     }
+}
+
+/// Publishes what is known of the copy.
+pub(super) fn publish_proof(proof: &Proof) {
+    gauge!(VERIFIED).set(proof.age.as_secs_f64());
+    gauge!(DIFFERENCES).set(proof.differences as f64);
+    counter!(PROVEN).absolute(proof.objects);
 }

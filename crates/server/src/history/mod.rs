@@ -1,7 +1,7 @@
 //! The copy of the archive in an object store: the setting `archive.url`.
 //!
 //! Contract: a node whose history in the store belongs to another directory does not start, and one whose history is taken over
-//! stops. A store that cannot be reached delays copies and nothing else.
+//! stops. A store that cannot be reached delays copies and nothing else. What is copied is proven in the background.
 
 #[cfg(not(feature = "history"))]
 mod absent;
@@ -13,6 +13,10 @@ mod copier;
 mod metric;
 #[cfg(feature = "history")]
 mod place;
+#[cfg(feature = "history")]
+mod proof;
+#[cfg(feature = "history")]
+mod remote;
 #[cfg(feature = "history")]
 mod source;
 

@@ -1,28 +1,36 @@
 //! Where copies are: the URL of a store, and how it is reached.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use abide_history::{
-    Access, Connector, Error, Location, Options, Probe, Store as Copies, Uploader,
+    Access, Connector, CopyKey, Error, Location, Options, Probe, Store as Copies, Uploader,
 };
 use abide_storage::Store;
 use tokio::runtime::{Builder, Handle};
 
-use super::{Copier, source::Archive};
+use super::{Copier, proof::Prover, source::Archive};
 use crate::{ArchiveConfig, ConfigError, HostError, limits, tls_client_config};
 
-/// Where copies of a node's history are: the settings `archive.url` and `archive.options`.
+/// Where copies of a node's history are: the settings `archive.url`, `archive.options` and `archive.key_file`.
 #[derive(Clone, Debug)]
 pub struct HistoryPlace {
     copies: Copies,
     options: Options,
+    /// The file with the key, if every user of the machine can read it.
+    exposed: Option<PathBuf>,
+    /// How often a slice of the copy is proven.
+    prove: Option<Duration>,
 }
 
 impl HistoryPlace {
     /// The place of the settings; `None` without `archive.url`. Sends no request.
     ///
     /// # Errors
-    /// If the URL or an option is wrong.
+    /// If the URL or an option is wrong, or the file with the key has none.
     pub fn of(archive: &ArchiveConfig) -> Result<Option<Self>, ConfigError> {
         let Some(url) = &archive.url else {
             return Ok(None);
@@ -40,7 +48,13 @@ impl HistoryPlace {
         });
         let tls = tls_client_config(&[])
             .map_err(|error| ConfigError::new(format!("the setting archive.url: {error}")))?;
-        let copies = Copies::open(&location, &access, Connector::new(tls)).map_err(refused)?;
+        let mut copies = Copies::open(&location, &access, Connector::new(tls)).map_err(refused)?;
+        let mut exposed = None;
+        if let Some(path) = &archive.key_file {
+            let key = CopyKey::read(path).map_err(|error| ConfigError::new(error.to_string()))?;
+            exposed = key.is_exposed().then(|| path.clone());
+            copies = copies.with_key(key);
+        }
         let options = Options {
             interval: archive.upload_interval,
             ship: archive.ship_interval,
@@ -49,7 +63,20 @@ impl HistoryPlace {
             take_over: archive.take_over,
             ..Options::default()
         };
-        Ok(Some(Self { copies, options }))
+        Ok(Some(Self {
+            copies,
+            options,
+            exposed,
+            prove: archive.prove,
+        }))
+    }
+
+    /// What is wrong with the place and prevents nothing: what an operator should mend.
+    pub fn warning(&self) -> Option<String> {
+        let path = self.exposed.as_ref()?.display();
+        Some(format!(
+            "every user of this machine can read the key file {path}, and so the copies: `chmod 600 {path}`"
+        ))
     }
 
     /// The store with the copies.
@@ -96,7 +123,15 @@ impl HistoryPlace {
 
     /// Begins to copy.
     pub(crate) fn start(self, dir: &Path, store: Store) -> Result<Copier, HostError> {
-        let Self { copies, options } = self;
+        if let Some(warning) = self.warning() {
+            tracing::warn!("{warning}");
+        }
+        let Self {
+            copies,
+            options,
+            prove,
+            ..
+        } = self;
         let archive = Arc::new(Archive(store.clone()));
         let is_awaited = options.eager;
         let failed = |error: &dyn std::error::Error| HostError::History(error.to_string());
@@ -113,6 +148,11 @@ impl HistoryPlace {
             Uploader::start(copies.clone(), dir, archive, options)
         };
         let uploader = started.map_err(|error| failed(&error))?;
-        Ok(Copier::new(uploader, runtime, copies, store, is_awaited))
+        let prover = prove.map(|interval| {
+            let (status, threads) = (uploader.watch(), runtime.handle());
+            Prover::start(&copies, &store, dir, interval, status, threads)
+        });
+        let copier = Copier::new(uploader, prover, runtime, copies, store, is_awaited);
+        Ok(copier)
     }
 }

@@ -11,8 +11,9 @@ use abide::{
 };
 use abide_harness::until;
 use abide_storage::{
-    DiskOp, FaultyDisk,
+    Disk as _, DiskOp, FaultyDisk, OpenMode, RestoreOptions, StoreOptions,
     errno::{EMFILE, ENFILE, ENOMEM},
+    restore_directory,
 };
 use axum::{
     Router,
@@ -209,6 +210,66 @@ async fn an_object_without_descriptors_to_open_is_503_and_opens_later() {
         assert_eq!(add(&format!("ada-{errno}")).await.body, "1");
     }
     assert_eq!(add("ada").await.body, "1");
+    host.shutdown().await.unwrap();
+}
+
+/// A directory that is restored lazily from another's archive.
+fn restored_lazily(lost: &SimDisk, dir: &std::path::Path) -> SimDisk {
+    let read = |path: &std::path::Path| {
+        let file = lost.open(path, OpenMode::Existing).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let (disk, archive) = (SimDisk::new(), dir.join("archive"));
+    disk.create_dir_all(&archive).unwrap();
+    for name in lost.list(&archive).unwrap() {
+        let path = archive.join(name);
+        let copy = disk.open(&path, OpenMode::Create).unwrap();
+        copy.write_at(&read(&path), 0).unwrap();
+    }
+    let made = restore_directory(
+        Arc::new(disk.clone()),
+        dir,
+        &read(&dir.join("MANIFEST")),
+        RestoreOptions::default().lazy(true),
+        &StoreOptions::small(),
+        &|_| {},
+    );
+    made.unwrap();
+    disk
+}
+
+#[tokio::test]
+async fn an_object_that_is_hydrated_does_not_delay_others() {
+    let disk = SimDisk::new();
+    let lost = host(&Arc::new(disk.clone())).start().await.unwrap();
+    for name in ["ada", "bob"] {
+        let path = format!("/call/{name}/add");
+        send(lost.addr(), Method::POST, &path, b"x".to_vec()).await;
+    }
+    lost.shutdown().await.unwrap();
+    let disk = FaultyDisk::new(restored_lazily(&disk, std::path::Path::new("data")));
+    disk.hold(&[DiskOp::Write], ".hydrating");
+    let host = host(&Arc::new(SimDisk::new()))
+        .disk(Arc::new(disk.clone()))
+        .configure(|c| c.objects.workers = Some(1));
+    let host = host.start().await.unwrap();
+    let addr = host.addr();
+    let add = async move |name: &str| {
+        let path = format!("/call/{name}/add");
+        send(addr, Method::POST, &path, b"x".to_vec()).await.body
+    };
+    let waiting = ["ada", "bob"].map(|name| tokio::spawn(async move { add(name).await }));
+    disk.wait_until_held();
+    for number in 1..=20 {
+        assert_eq!(add("new").await, number.to_string());
+    }
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+    disk.clear();
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap(), "2");
+    }
     host.shutdown().await.unwrap();
 }
 

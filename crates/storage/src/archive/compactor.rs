@@ -86,6 +86,9 @@ impl Compactor {
     /// returned.
     pub(crate) fn compact(&self) -> Result<bool> {
         let mut known = self.state.lock();
+        if self.archive.is_only_copy() {
+            return Ok(false);
+        }
         if !known.looked {
             known.looked = true;
             self.look_at_damaged()?;

@@ -28,6 +28,25 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// What these sections have of an object, oldest first.
+    pub(crate) fn of(
+        key: ObjectKey,
+        sections: Vec<(RunReader, IndexEntry)>,
+        holes: Vec<ArchiveHole>,
+    ) -> Self {
+        Self {
+            key,
+            sections,
+            lost: None,
+            holes,
+        }
+    }
+
+    /// Why a run was left out; `None` if none was.
+    pub(crate) fn lost(&self) -> Option<&Error> {
+        self.lost.as_ref()
+    }
+
     /// Passes the entries of a section to `take`, in order, until it returns false.
     fn entries(
         &self,

@@ -10,11 +10,15 @@ use super::entry::{Entry, Head, Kind};
 use crate::delta;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
-use crate::ident::{Life, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Life, Page, ZERO_PAGE};
 use crate::limits::PAGE_BYTES;
+use crate::overlay::header;
 use rustc_hash::FxHashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes that are written to a file at a time.
+const WRITE_BYTES: usize = 64 * PAGE_BYTES;
 
 /// See the module.
 pub(crate) struct Image {
@@ -170,6 +174,39 @@ impl Image {
             }
         }
         self.size = size;
+        Ok(())
+    }
+
+    /// Writes it to a file, as a checkpoint leaves the file of an object after this commit. Does not sync.
+    pub(crate) fn write(&self, path: &Path, commit: CommitNo) -> Result<Arc<dyn DiskFile>> {
+        let failed = |error| Error::io(format_args!("writing {}", path.display()), &error);
+        let file = self.disk.open(path, OpenMode::Create).map_err(failed)?;
+        // An interrupted attempt may have left a longer one.
+        file.set_len(0).map_err(failed)?;
+        self.copy(commit, |bytes, at| file.write_at(bytes, at).map_err(failed))?;
+        Ok(file)
+    }
+
+    /// Passes it to `write` in pieces, each with its offset, as a checkpoint leaves the file of an object after this commit.
+    pub(crate) fn copy(
+        &self,
+        commit: CommitNo,
+        mut write: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut run = Vec::new();
+        let mut at = 0;
+        for page_no in 1..=self.size {
+            let mut page = self.page(page_no)?;
+            if page_no == 1 {
+                header::set_commit(&mut page, commit, self.size);
+            }
+            run.extend_from_slice(&page);
+            if run.len() >= WRITE_BYTES || page_no == self.size {
+                write(&run, at)?;
+                at += run.len() as u64;
+                run.clear();
+            }
+        }
         Ok(())
     }
 

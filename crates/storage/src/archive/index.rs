@@ -51,6 +51,17 @@ pub(crate) enum KnownAlarm {
     Set(AlarmEntry),
 }
 
+impl KnownAlarm {
+    /// What it says to the alarm index; `None` if it is unknown.
+    pub(crate) fn change(self) -> Option<AlarmChange> {
+        match self {
+            Self::Unknown => None,
+            Self::Absent => Some(AlarmChange::Cleared),
+            Self::Set(entry) => Some(AlarmChange::Set(entry)),
+        }
+    }
+}
+
 const KNOWN: u32 = 1;
 const SET: u32 = 2;
 /// The bit at which the flags of a set alarm begin.

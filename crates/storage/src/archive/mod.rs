@@ -87,6 +87,12 @@ pub(crate) fn prepare(
             &error,
         )
     };
+    if manifest.hydration.is_some() && !options.enabled {
+        return Err(Error::refused(format!(
+            "objects of {} have their states in the archive alone until the restore has completed: open it with the archive switched on",
+            data_dir.display()
+        )));
+    }
     let redo = manifest.redo;
     let state = &mut manifest.archive;
     state.archived = match (options.enabled, state.archived) {
@@ -173,6 +179,12 @@ impl Archive {
     /// The archive's part of the manifest.
     pub(crate) fn state(&self) -> ArchiveState {
         self.shared.catalog.current().archive.clone()
+    }
+
+    /// Returns whether objects may have no files yet. Then the runs have their only states: none is merged or removed, and an
+    /// unreadable one is not passed over.
+    pub(crate) fn is_only_copy(&self) -> bool {
+        self.shared.catalog.current().hydration.is_some()
     }
 
     /// Publishes a change of the archive with the manifest.
@@ -268,7 +280,7 @@ impl Archive {
     }
 
     /// There may be runs to merge.
-    fn request_compaction(&self) {
+    pub(crate) fn request_compaction(&self) {
         *self.work.lock() = true;
         self.wake.notify_all();
     }
@@ -299,7 +311,7 @@ impl Archive {
     }
 
     /// Waits, unless the store is closed.
-    fn pause(&self, pause: Duration) {
+    pub(crate) fn pause(&self, pause: Duration) {
         let begun = timing::now();
         while let Some(left) = pause.checked_sub(begun.elapsed()) {
             if self.is_stopping() {

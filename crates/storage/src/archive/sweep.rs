@@ -141,9 +141,9 @@ impl Archive {
         Ok(!others.is_empty())
     }
 
-    /// Returns whether the disk has room for a slice.
-    pub(crate) fn has_room_for_slice(&self) -> bool {
-        self.available() >= self.reserve().saturating_add(ARCHIVE_SWEEP_BYTES)
+    /// Returns whether the disk has room for this many bytes of files that can wait.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        self.available() >= self.reserve().saturating_add(bytes)
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 impl Engine {
     /// Opens an object as a file for a connection.
     pub(crate) fn page_file(self: &Arc<Self>, key: ObjectKey) -> Result<Rc<PageFile>> {
+        self.hydrate(key)?;
         let opened = self.objects.open(key);
         let object = opened.inspect_err(|_| self.recount_quarantined())?;
         Ok(Rc::new(PageFile::new(self.clone(), object)))

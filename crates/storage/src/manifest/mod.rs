@@ -7,12 +7,14 @@ mod alarm_runs;
 mod archive;
 mod clock;
 mod hole;
+mod hydration;
 mod quarantine;
 
 pub(crate) use alarm_runs::{RunRef, Runs};
 pub(crate) use archive::{ArchiveState, RunMeta};
 pub(crate) use clock::ClockReading;
 pub use hole::ArchiveHole;
+pub(crate) use hydration::HydrationState;
 pub(crate) use quarantine::{Aside, Continues, Quarantine, Saved};
 
 use crate::disk::{Disk, OpenMode};
@@ -67,6 +69,9 @@ pub(crate) struct Manifest {
     /// The newest restore of the whole directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restored: Option<Mark>,
+    /// Objects may have no files yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hydration: Option<HydrationState>,
 }
 
 impl Manifest {
@@ -84,6 +89,7 @@ impl Manifest {
             archive: ArchiveState::default(),
             inspect: false,
             restored: None,
+            hydration: None,
         }
     }
 
@@ -197,6 +203,7 @@ impl Manifest {
             archive.lapses,
             archive.newest,
             self.restored.map_or(0, |mark| mark.position),
+            self.hydration.map_or(0, |hydration| hydration.before),
         ];
         let mut alarm_runs = self.alarms.list.iter();
         let saved = self.quarantined.values().filter_map(|of| of.pages.as_ref());

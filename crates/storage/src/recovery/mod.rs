@@ -59,7 +59,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
         None => begin(&*disk, dir, &log_dir, &options)?,
     };
     disk.create_dir_all(&log_dir).map_err(failed)?;
-    disk.create_dir_all(&dir.join("objects")).map_err(failed)?;
+    prepare_objects(&*disk, dir, &manifest).map_err(failed)?;
 
     disk.create_dir_all(&alarms::dir_of(dir)).map_err(failed)?;
 
@@ -148,6 +148,17 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     Ok(engine)
 }
 
+/// Creates the directory of the object files. Those of hydrated objects are synced: a process that was killed may have renamed
+/// some, and not synced their names, and from now on commits build on them.
+fn prepare_objects(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> std::io::Result<()> {
+    let objects = dir.join("objects");
+    disk.create_dir_all(&objects)?;
+    if manifest.hydration.is_some() {
+        disk.barrier(&objects)?.wait()?;
+    }
+    Ok(())
+}
+
 /// Initializes the manifest of an empty directory.
 fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) -> Result<Manifest> {
     let failed = |error| {
@@ -173,7 +184,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         if has_files {
             return Err(Error::refused(format!(
                 "{} has files, but {} has no MANIFEST: the directory is damaged, or is not a data directory. Nothing was changed; \
-                 restore it from a backup or choose an empty directory",
+                 restore it from a backup, promote it if it is a standby's (`abide promote`), or choose an empty directory",
                 used.display(),
                 dir.display()
             )));

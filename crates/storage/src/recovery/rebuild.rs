@@ -13,7 +13,7 @@
 
 use crate::alarm_entry::AlarmChange;
 use crate::alarms::{DamagedRun, dir_of};
-use crate::archive::index::{IndexEntry, KnownAlarm, Newest};
+use crate::archive::index::{IndexEntry, Newest};
 use crate::disk::OpenMode;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,6 +23,7 @@ use crate::overlay::header;
 use crate::shared::Shared;
 use crate::timing;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,8 +47,10 @@ pub(super) fn rebuild(engine: &Arc<Engine>) -> Result<()> {
         }
     }
     let mut archived = engine.archive.newest_entries();
+    let mut cold = engine.cold_objects();
     for byte in 0..=u8::MAX {
-        rebuild.part(byte, &archived.with_first_byte(byte))?;
+        let known = archived.with_first_byte(byte);
+        rebuild.part(byte, &known, cold.with_first_byte(byte)?)?;
     }
     let Rebuild {
         objects,
@@ -123,9 +126,24 @@ struct Rebuild<'a> {
 }
 
 impl Rebuild<'_> {
-    /// Loads the alarms of the objects that have files, whose ids begin with this byte, and that are not in memory.
-    fn part(&mut self, byte: u8, archived: &FxHashMap<ObjectKey, IndexEntry>) -> Result<()> {
+    /// Loads the alarms of the objects whose ids begin with this byte, and that are not in memory: those that are cold, and
+    /// those that have files.
+    fn part(
+        &mut self,
+        byte: u8,
+        archived: &FxHashMap<ObjectKey, IndexEntry>,
+        cold: BTreeMap<ObjectKey, IndexEntry>,
+    ) -> Result<()> {
         let shared = self.engine.shared.clone();
+        for (key, cold) in cold {
+            match cold.newest.alarm.change() {
+                Some(change) => {
+                    self.count();
+                    self.engine.alarms.load(key, change);
+                }
+                None => self.open(key)?,
+            }
+        }
         let namespaces = shared.catalog.current().namespaces.len() as u32;
         for namespace in (1..=namespaces).map(NamespaceNo) {
             let Some(dir) = shared.catalog.namespace_dir(namespace) else {
@@ -157,11 +175,7 @@ impl Rebuild<'_> {
 
     /// The alarm of an object according to the archive, if that is as new as its file. `None` if it must be opened.
     fn known_alarm(&self, newest: &Newest, path: &Path) -> Option<AlarmChange> {
-        let change = match newest.alarm {
-            KnownAlarm::Unknown => return None,
-            KnownAlarm::Absent => AlarmChange::Cleared,
-            KnownAlarm::Set(entry) => AlarmChange::Set(entry),
-        };
+        let change = newest.alarm.change()?;
         let file = self
             .engine
             .shared

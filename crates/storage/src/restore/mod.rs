@@ -4,6 +4,9 @@
 //! crash it is therefore complete or absent, and another restore can undo it.
 
 mod history;
+mod past;
+
+pub use past::PastDatabase;
 
 use crate::archive::image::Image;
 use crate::bookmark::Bookmark;
@@ -135,6 +138,7 @@ impl Engine {
 
     /// Reads an object's newest commit number, whether it is open or not.
     fn at_present<R>(&self, key: ObjectKey, look: impl FnOnce(&Pages) -> R) -> Result<R> {
+        self.hydrate(key)?;
         let (seen, object) = self.objects.with(key, |object, pages| {
             let looked = self.objects.look_at_file(object, pages);
             (looked.map(|()| look(pages)), object.clone())

@@ -8,7 +8,7 @@
 //! 3. The transactions of the tail become runs.
 //! 4. The file of each object is written with its pages as of its newest commit ([`objects`]), or as of a time ([`past`]).
 //!    In the latter case each object whose newest commit is later gets another commit, which restores it: a new run has
-//!    them.
+//!    them. A lazy restore leaves the files to the store that opens the directory ([`crate::hydration`]).
 //! 5. All files and names are synced.
 //! 6. The manifest is published, and the marker removed. Then the tail is.
 //!
@@ -33,12 +33,12 @@ use crate::disk::{Disk, sync_names};
 use crate::error::{Error, Result};
 use crate::limits::MIN_SEGMENT_BYTES;
 use crate::log::segment::{Segment, SegmentHeader};
-use crate::manifest::{Manifest, Quarantine};
+use crate::manifest::{HydrationState, Manifest, Quarantine};
 use crate::options::StoreOptions;
 use crate::parallel;
 use crate::quarantine::QuarantinedObject;
 use abide_macros::Setters;
-use objects::Objects;
+use objects::{Built, Objects};
 use progress::Progress;
 use source::Source;
 use std::path::Path;
@@ -51,7 +51,7 @@ use tail::Tail;
 pub struct RestoredDirectory {
     /// The restored objects.
     pub objects: u64,
-    /// The bytes of their files.
+    /// The bytes of their files, as far as they were written.
     pub bytes: u64,
     /// The transactions that were not in the archive, but only in the tail of the log.
     pub log_commits: u64,
@@ -72,6 +72,12 @@ pub struct RestoreOptions {
     ///
     /// [`Store::is_for_inspection`]: crate::Store::is_for_inspection
     pub inspect: bool,
+    /// No object files are written: the directory can be opened at once, and objects get their files when they are needed, or
+    /// in the background ([`Store::hydrate`]). The archive must stay switched on until then. The runs are not read as a
+    /// whole, so the caller has checked them. Default false.
+    ///
+    /// [`Store::hydrate`]: crate::Store::hydrate
+    pub lazy: bool,
 }
 
 /// Builds a data directory that [`Store::open`](crate::Store::open) opens. `dir` is empty except for the directory
@@ -112,6 +118,9 @@ pub fn restore_directory(
             "the copy of the manifest is of a moment at which the archive was not complete: use another copy",
         ));
     }
+    if how.lazy {
+        may_be_lazy(&old, at)?;
+    }
     unfinished::must_be_empty(&*disk, dir)?;
     let failed = |error| Error::io(format_args!("restoring {}", dir.display()), &error);
     disk.create_dir_all(dir).map_err(failed)?;
@@ -122,7 +131,11 @@ pub fn restore_directory(
     tail.name_classes(&mut old);
     let threads = parallel::threads(options.cores_or_all());
     let progress = Progress::new(progress, old.archive.bytes());
-    let mut source = Source::open(&*disk, dir, &old, threads, &progress)?;
+    let mut source = if how.lazy {
+        Source::open_unread(&*disk, dir, &old)?
+    } else {
+        Source::open(&*disk, dir, &old, threads, &progress)?
+    };
     progress.has_objects(source.count()?);
     if let Some(at) = at
         && tail.is_empty()
@@ -142,6 +155,9 @@ pub fn restore_directory(
     let mut whole = old.clone();
     if !tail.is_empty() {
         tail.write(&disk, dir, &mut whole, &mut source, threads)?;
+        if how.lazy {
+            may_be_lazy(&whole, at)?;
+        }
         progress.has_objects(source.count()?);
         // Only now: with a clock that was set back, the tail may have the first state at a time. The restore can be repeated
         // with another time.
@@ -151,7 +167,15 @@ pub fn restore_directory(
     }
     let mut new = continued::manifest(&whole, now);
     new.inspect = how.inspect;
-    let built = Objects::new(disk.clone(), dir, &source, at, threads, &progress).build()?;
+    let built = if how.lazy {
+        new.hydration = Some(HydrationState {
+            next: 0,
+            before: new.redo,
+        });
+        Built::of_lazy(source.count()?)
+    } else {
+        Objects::new(disk.clone(), dir, &source, at, threads, &progress).build()?
+    };
     if let Some(mark) = new.restored
         && let Some(run) = past::write_run(&disk, dir, &new, &built.changes, mark, threads)?
     {
@@ -185,6 +209,21 @@ pub fn restore_directory(
         last_millis: tail.last_millis,
         quarantined,
     })
+}
+
+/// What only a restore that reads everything can do.
+fn may_be_lazy(old: &Manifest, at: Option<u64>) -> Result<()> {
+    if at.is_some() {
+        return Err(Error::input(
+            "a lazy restore is to the end of the archive: restore to an earlier time without it",
+        ));
+    }
+    if old.archive.damaged.is_empty() && old.archive.is_complete() {
+        return Ok(());
+    }
+    Err(Error::refused(
+        "the copy is not complete, and a lazy restore finds out what it lacks too late: restore without it",
+    ))
 }
 
 /// Begins the log where the manifest continues it: a missing log would be taken for a lost one.

@@ -8,20 +8,16 @@ use crate::archive::chain::Chain;
 use crate::archive::entry::Head;
 use crate::archive::image::Image;
 use crate::catalog;
-use crate::disk::{Disk, OpenMode};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Life, ObjectKey};
+use crate::ident::{Life, ObjectKey};
 use crate::limits::{PAGE_BYTES, RESTORE_PAGES_IN_MEMORY};
-use crate::overlay::header;
 use crate::parallel;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timing::time;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Bytes that are written to a file at a time.
-const WRITE_BYTES: usize = 64 * PAGE_BYTES;
 
 /// See the module.
 pub(super) struct Objects<'a> {
@@ -46,6 +42,14 @@ pub(super) struct Built {
 }
 
 impl Built {
+    /// Of this many objects, no file was written.
+    pub(super) fn of_lazy(objects: u64) -> Self {
+        Self {
+            objects,
+            ..Self::default()
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.objects += other.objects;
         self.bytes += other.bytes;
@@ -132,7 +136,7 @@ impl<'a> Objects<'a> {
                 if path.parent() != Some(&made_dir) {
                     made_dir = self.make_dir(&path)?;
                 }
-                self.write(&path, &image, commit)?;
+                image.write(&path, commit)?;
                 built.objects += 1;
                 built.bytes += u64::from(image.size()) * PAGE_BYTES as u64;
                 built.changes.extend(change);
@@ -165,27 +169,6 @@ impl<'a> Objects<'a> {
             .create_dir_all(dir)
             .map_err(|error| Error::io(format_args!("creating {}", dir.display()), &error))?;
         Ok(dir.to_owned())
-    }
-
-    /// Writes an object's file, as a checkpoint leaves it.
-    fn write(&self, path: &Path, image: &Image, commit: CommitNo) -> Result<()> {
-        let failed = |error| Error::io(format_args!("writing {}", path.display()), &error);
-        let file = self.disk.open(path, OpenMode::Create).map_err(failed)?;
-        let mut run = Vec::new();
-        let mut at = 0;
-        for page_no in 1..=image.size() {
-            let mut page = image.page(page_no)?;
-            if page_no == 1 {
-                header::set_commit(&mut page, commit, image.size());
-            }
-            run.extend_from_slice(&page);
-            if run.len() >= WRITE_BYTES || page_no == image.size() {
-                file.write_at(&run, at).map_err(failed)?;
-                at += run.len() as u64;
-                run.clear();
-            }
-        }
-        Ok(())
     }
 
     /// Why an object is unavailable whose state in the archive is not complete.

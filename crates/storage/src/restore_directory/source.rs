@@ -64,6 +64,20 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// Opens every run, and reads only where in it things are.
+    pub(super) fn open_unread(disk: &dyn Disk, dir: &Path, manifest: &'a Manifest) -> Result<Self> {
+        let dir = dir.join(DIR);
+        let open = |run| {
+            let reader = RunReader::open(disk, &dir, run)?;
+            reader.verify_length().map(|()| reader)
+        };
+        let runs = manifest.archive.runs.iter().map(open);
+        Ok(Self {
+            manifest,
+            runs: runs.collect::<Result<_>>()?,
+        })
+    }
+
     /// Adds a run that is newer than all others.
     pub(super) fn add(&mut self, run: RunReader) {
         self.runs.push(run);

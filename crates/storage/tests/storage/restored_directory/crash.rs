@@ -107,7 +107,7 @@ fn an_interrupted_restore_can_be_repeated_with_another_time() {
     life.put(new, "new");
     let copy = life.copy();
     let whole = object_files(&copy.restore_at(&life, Some(at)).unwrap().0);
-    for stop in [8, 14, 20] {
+    for stop in [8, 14, 20, 26, 32, 38] {
         let disk = copy.disk.after_kill();
         disk.stop_at(disk.changes() + stop);
         restore(&disk, &copy.manifest, None, &life.options()).unwrap_err();

@@ -11,9 +11,9 @@ use std::{
 };
 
 use abide_storage::{
-    AlarmEntry, AlarmRow, AlarmState, ArchiveOptions, Bookmark, Disk as _, Lsn, ObjectKey,
-    OpenMode, RestoreOptions, RestoredDirectory, Result, SimDisk, SplitMix64, Store, StoreOptions,
-    TimelineId, restore_directory,
+    AlarmEntry, AlarmRow, AlarmState, ArchiveOptions, Bookmark, Disk as _, ErrorKind, Lsn,
+    ObjectKey, OpenMode, RestoreOptions, RestoredDirectory, Result, SimDisk, SplitMix64, Store,
+    StoreOptions, TimelineId, restore_directory,
 };
 
 use crate::{
@@ -211,7 +211,32 @@ impl Life {
             value: self.value(to),
         });
         self.see_timeline(to);
-        Ok(self.value(to))
+        let found = self.value(to);
+        assert_eq!(self.in_database_at(state, key), found, "{key} at {state}");
+        Ok(found)
+    }
+
+    /// The value at a bookmark, read by SQLite alone.
+    fn in_database_at(&self, state: &Bookmark, key: ObjectKey) -> Option<String> {
+        let database = match self.store.database_at(key, state) {
+            // There was no object.
+            Err(error) if error.kind() == ErrorKind::Input => return None,
+            database => database.unwrap(),
+        };
+        let mut bytes = vec![0; usize::try_from(database.len()).unwrap()];
+        assert_eq!(database.read_at(&mut bytes, 0).unwrap(), bytes.len());
+        assert_eq!(database.read_at(&mut [0], database.len()).unwrap(), 0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let plain = rusqlite::Connection::open_with_flags(file.path(), flags).unwrap();
+        let sound: String = plain
+            .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+            .unwrap();
+        assert_eq!(sound, "ok");
+        let value = "SELECT value FROM _abide_kv WHERE key = 'k'";
+        let value = plain.query_row(value, (), |row| row.get::<_, Vec<u8>>(0));
+        value.ok().map(|value| String::from_utf8(value).unwrap())
     }
 
     pub(super) fn stored(&self) -> Vec<ObjectKey> {

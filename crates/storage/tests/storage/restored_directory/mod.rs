@@ -4,9 +4,11 @@
 mod ahead;
 mod crash;
 mod incomplete;
+mod lazy;
 mod life;
 mod lives;
 mod many;
+mod proof;
 mod refused;
 mod shipped;
 mod tail;

@@ -1,0 +1,135 @@
+//! Which objects are cold: they exist, and have no files yet.
+
+use crate::archive::index::IndexEntry;
+use crate::archive::lookup::Lookup;
+use crate::archive::newest::NewestEntries;
+use crate::catalog;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::ident::{NamespaceNo, ObjectKey};
+use crate::manifest::Manifest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Engine {
+    /// What the archive has of an object, if it is cold.
+    ///
+    /// # Errors
+    /// A run, or a directory, cannot be read.
+    pub(crate) fn cold(&self, key: ObjectKey) -> Result<Option<IndexEntry>> {
+        let manifest = self.shared.catalog.current();
+        let Some(state) = manifest.hydration.filter(|state| state.may_lack(key)) else {
+            return Ok(None);
+        };
+        let Some(path) = self.shared.catalog.object_path(key) else {
+            return Ok(None);
+        };
+        let is_known = self.is_quarantined(&manifest, key)
+            || self.exists(&path)?
+            || self.exists(&catalog::ended_path(&path))?;
+        if is_known {
+            return Ok(None);
+        }
+        let mut lookup = Lookup::new(&self.archive);
+        let newest = lookup.newest(key);
+        match lookup.into_lost() {
+            // It may have a later state.
+            Some(error) => Err(error),
+            None => Ok(newest.filter(|newest| is_before(newest, state.before))),
+        }
+    }
+
+    /// The cold objects of all parts.
+    pub(crate) fn cold_objects(&self) -> ColdObjects<'_> {
+        let manifest = self.shared.catalog.current();
+        let has_any = manifest.hydration.is_some();
+        let newest = has_any.then(|| self.archive.newest_entries());
+        ColdObjects {
+            engine: self,
+            manifest,
+            newest,
+        }
+    }
+
+    /// The names of the files beside each other in which the objects of a namespace are whose ids begin with this byte.
+    pub(super) fn names_in_part(&self, namespace: NamespaceNo, byte: u8) -> Result<Vec<String>> {
+        let Some(dir) = self.shared.catalog.namespace_dir(namespace) else {
+            return Ok(Vec::new());
+        };
+        let part = dir.join(hex::encode([byte]));
+        let names = self.shared.disk.list(&part);
+        names.map_err(|error| Error::io(format_args!("reading {}", part.display()), &error))
+    }
+
+    fn is_quarantined(&self, manifest: &Manifest, key: ObjectKey) -> bool {
+        let in_memory = || {
+            let object = self.objects.find(key);
+            object.is_some_and(|object| object.pages().quarantined.is_some())
+        };
+        manifest.quarantine_of(key).is_some() || in_memory()
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match self.shared.disk.file_len(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io(
+                format_args!("reading {}", path.display()),
+                &error,
+            )),
+        }
+    }
+}
+
+/// The cold objects, in the order of the first byte of their ids.
+pub(crate) struct ColdObjects<'a> {
+    engine: &'a Engine,
+    manifest: Arc<Manifest>,
+    /// `None` if every object has its file.
+    newest: Option<NewestEntries>,
+}
+
+impl ColdObjects<'_> {
+    /// Those whose ids begin with this byte. Bytes are asked for in ascending order.
+    ///
+    /// # Errors
+    /// As [`Engine::cold`].
+    pub(crate) fn with_first_byte(&mut self, byte: u8) -> Result<BTreeMap<ObjectKey, IndexEntry>> {
+        let (engine, manifest) = (self.engine, &*self.manifest);
+        let (Some(state), Some(newest)) = (manifest.hydration, &mut self.newest) else {
+            return Ok(BTreeMap::new());
+        };
+        if byte < state.next {
+            return Ok(BTreeMap::new());
+        }
+        newest.skip_to(byte);
+        let known = newest.with_first_byte(byte);
+        if let Some((_, error)) = newest.unread().first() {
+            return Err(error.clone());
+        }
+        let mut has_file = BTreeSet::new();
+        for namespace in (1..=manifest.namespaces.len() as u32).map(NamespaceNo) {
+            for name in engine.names_in_part(namespace, byte)? {
+                let id = name.split('.').next().and_then(ObjectKey::parse_id);
+                // One that is not complete yet is none.
+                let id = id.filter(|_| !catalog::is_hydrating(&name));
+                has_file.extend(id.map(|id| ObjectKey { namespace, id }));
+            }
+        }
+        let is_cold = |(key, newest): &(ObjectKey, IndexEntry)| {
+            is_before(newest, state.before)
+                && manifest.unique_key(key.namespace).is_some()
+                && !has_file.contains(key)
+                && !engine.is_quarantined(manifest, *key)
+        };
+        Ok(known.into_iter().filter(is_cold).collect())
+    }
+}
+
+/// Returns whether an object exists according to the archive, as of a commit before a position. An object with later commits
+/// had a file: if that is gone, it was not the store that removed it.
+fn is_before(newest: &IndexEntry, before: u64) -> bool {
+    newest.newest.pages > 0 && newest.last.lsn.get() < before
+}

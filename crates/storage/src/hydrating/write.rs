@@ -1,0 +1,118 @@
+//! Writes the file of a cold object.
+
+use crate::archive::chain::Chain;
+use crate::archive::index::IndexEntry;
+use crate::bookmark::{self, Bookmark};
+use crate::catalog;
+use crate::disk::{DiskFile, sync_names};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::hydration::Claim;
+use crate::ident::{CommitNo, Life, ObjectKey};
+use crate::manifest::Quarantine;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file that is complete and not in its place yet.
+pub(super) struct Written<'a> {
+    /// No one else writes or opens it.
+    _claim: Claim<'a>,
+    path: PathBuf,
+}
+
+impl Engine {
+    /// Writes an object's file, durably, if the object is cold. Waits while another thread does.
+    ///
+    /// # Errors
+    /// The archive, or the disk, cannot be read or written. The object stays cold: try again. If the archive does not have its
+    /// whole state, the object is quarantined.
+    pub(crate) fn hydrate(&self, key: ObjectKey) -> Result<()> {
+        if !self.hydration.may_lack(key) {
+            return Ok(());
+        }
+        let claim = self.hydration.claims.claim(key);
+        let Some(newest) = self.cold(key)? else {
+            return Ok(());
+        };
+        let Some((written, file)) = self.write_cold(claim, &newest)? else {
+            return Ok(());
+        };
+        let synced = file.sync();
+        synced.map_err(|error| {
+            Error::io(format_args!("syncing {}", written.path.display()), &error)
+        })?;
+        self.put_in_place(&[written])
+    }
+
+    /// Writes the file of a cold object, and does not sync it. `None` if the object is quarantined, because the archive does
+    /// not have its whole state.
+    pub(super) fn write_cold<'a>(
+        &self,
+        claim: Claim<'a>,
+        newest: &IndexEntry,
+    ) -> Result<Option<(Written<'a>, Arc<dyn DiskFile>)>> {
+        let key = newest.key;
+        let Some(path) = self.shared.catalog.object_path(key) else {
+            return Ok(None);
+        };
+        let history = self.archive.history(key);
+        if let Some(error) = history.lost() {
+            return Err(error.clone());
+        }
+        let at = Bookmark {
+            position: newest.last,
+            commit: newest.newest.commit,
+            object: bookmark::mark(key),
+        };
+        let (image, reached) = self.archive.build(&history, &at)?;
+        let is_whole = |commit: CommitNo, life| commit == at.commit && life != Life::Ends;
+        if !matches!(reached, Chain::At(head) if is_whole(head.commit, head.life)) {
+            let why = "its newest state is not complete in the archive that the data directory was restored from";
+            // At once: when its part has ended, nothing else says that there was an object.
+            self.shared.publish(|manifest| {
+                let entry = Quarantine::new(why.to_owned());
+                manifest.quarantined.insert(key.to_string(), entry);
+            })?;
+            self.objects.with(key, |_, pages| {
+                self.objects.quarantine(key, pages, why.to_owned());
+            })?;
+            return Ok(None);
+        }
+        if let Some(dir) = path.parent() {
+            let made = self.shared.disk.create_dir_all(dir);
+            made.map_err(|error| Error::io(format_args!("creating {}", dir.display()), &error))?;
+        }
+        let file = image.write(&catalog::hydrating_path(&path), at.commit)?;
+        let written = Written {
+            _claim: claim,
+            path,
+        };
+        Ok(Some((written, file)))
+    }
+
+    /// Gives files that are synced their names, durably.
+    pub(super) fn put_in_place(&self, written: &[Written<'_>]) -> Result<()> {
+        let disk = &*self.shared.disk;
+        for Written { path, .. } in written {
+            let renamed = disk.rename(&catalog::hydrating_path(path), path);
+            renamed
+                .map_err(|error| Error::io(format_args!("writing {}", path.display()), &error))?;
+        }
+        // The directory of a file and its parents may be just as new.
+        let paths = written.iter().map(|written| written.path.as_path());
+        let dirs: BTreeSet<&Path> = paths
+            .flat_map(|path| path.ancestors().skip(1).take(3))
+            .collect();
+        for dir in dirs {
+            // From here on the objects have files, and may be opened: there is no second attempt.
+            sync_names(disk, dir).map_err(|error| {
+                let error = error.into_final();
+                self.shared.note_failure(&error);
+                error
+            })?;
+        }
+        self.hydration.note_written(written.len() as u64);
+        Ok(())
+    }
+}
