@@ -1,9 +1,8 @@
 //! `history.json` in a data directory: who it is in the store, and what it has published.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{ErrorKind, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use tokio::sync::Mutex;
 
-use crate::{Error, Seal, Session, Store, Writer, publisher::on_thread};
+use crate::{Error, Seal, Session, Store, Writer, publisher::on_thread, replace::replace};
 
 const VERSION: u32 = 1;
+const NAME: &str = "history.json";
 
 /// A manifest, as a directory remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ impl Directory {
     }
 
     fn path(&self) -> PathBuf {
-        self.dir.join("history.json")
+        self.dir.join(NAME)
     }
 
     /// Reads the record, or makes one.
@@ -172,20 +172,12 @@ impl Directory {
 
     /// Replaces it as a whole, durably.
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
-        let path = self.path();
-        let new = self.dir.join("history.json.new");
         let written = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&new)?;
             let mut text = serde_json::to_vec(record)?;
             text.push(b'\n');
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(&self.dir)?.sync_all()
+            replace(&self.dir, NAME, &text)
         };
-        written().map_err(|error| Error::file(&path, error))
+        written().map_err(|error| Error::file(&self.path(), error))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     claim,
     fetched::{self, Fetched},
     publisher::on_thread,
+    replace,
     source::Part,
     tail_reader::TailReader,
 };
@@ -400,6 +401,5 @@ fn write_part(path: &Path, part: &Part) -> Result<(), Error> {
 }
 
 fn sync_dir(dir: &Path) -> Result<(), Error> {
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(|error| Error::file(dir, error))
+    replace::sync_dir(dir).map_err(|error| Error::file(dir, error))
 }

@@ -1,17 +1,19 @@
 //! `fetched.json` in a directory of downloaded runs: which files are known to be whole.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
+    fs,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, StoredRun};
+use crate::{
+    Error, StoredRun,
+    replace::{replace, sync_dir},
+};
 
 const VERSION: u32 = 1;
+const NAME: &str = "fetched.json";
 
 /// The runs that were checked. A file is renamed to its name once it is whole, and never changed.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -42,14 +44,8 @@ impl Fetched {
             version: VERSION,
             runs: runs.to_vec(),
         };
-        let new = dir.join("fetched.json.new");
         let written = || {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&new)?;
-            file.write_all(&serde_json::to_vec(&fetched)?)?;
-            file.sync_all()?;
-            fs::rename(&new, path(dir))?;
+            replace(dir, NAME, &serde_json::to_vec(&fetched)?)?;
             for found in fs::read_dir(dir)? {
                 let found = found?;
                 let name = found.file_name();
@@ -58,14 +54,14 @@ impl Fetched {
                     fs::remove_file(found.path())?;
                 }
             }
-            File::open(dir)?.sync_all()
+            sync_dir(dir)
         };
         written().map_err(|error| Error::file(dir, error))
     }
 }
 
 fn path(dir: &Path) -> PathBuf {
-    dir.join("fetched.json")
+    dir.join(NAME)
 }
 
 /// The file of a run.

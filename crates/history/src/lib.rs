@@ -72,6 +72,7 @@ mod piece;
 mod probe;
 mod publisher;
 mod ranges;
+mod replace;
 mod seal;
 mod sequence;
 mod shipper;

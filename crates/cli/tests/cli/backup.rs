@@ -344,7 +344,8 @@ async fn the_commands_of_the_guide_work() {
     assert_eq!(run, 9);
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+/// The files below a directory, by path.
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -355,5 +356,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
             vec![path]
         }
     };
-    entries.flat_map(of).collect()
+    let mut found: Vec<_> = entries.flat_map(of).collect();
+    found.sort();
+    found
 }

@@ -11,7 +11,7 @@ use std::{
 
 use abide_harness::{Program, refused};
 
-use crate::backup::{World, copied, get, put};
+use crate::backup::{World, copied, files, get, put};
 
 const KEY: &str = "8f1e5a0c6b7d4923a1c0ffee00bada550123456789abcdef0fedcba987654321";
 
@@ -33,20 +33,6 @@ fn encrypted() -> (World, PathBuf, PathBuf) {
 fn program(world: &World, name: &str, key: &Path) -> Program {
     let program = world.program(name);
     program.env("ABIDE__ARCHIVE__KEY_FILE", key.to_str().unwrap())
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

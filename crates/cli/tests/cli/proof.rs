@@ -13,7 +13,7 @@ use abide_s3::{Bucket, Faults};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::backup::{World, copied, put};
+use crate::backup::{World, copied, files, put};
 
 /// Everything is proven every three seconds, and what it takes.
 fn program(world: &World, name: &str) -> Program {
@@ -160,20 +160,19 @@ async fn a_flipped_byte_anywhere_in_a_run_is_told_within_a_cycle() {
     assert!(server.stop().success());
 }
 
+/// The file of an object of the first node, and the object's id.
+fn an_object(world: &World) -> (PathBuf, String) {
+    let object = files(&world.data("0").join("objects")).pop().unwrap();
+    let id = object.file_stem().unwrap().to_str().unwrap().to_owned();
+    (object, id)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_differs_is_named_and_stays_told_until_it_is_right() {
     let world = World::new();
     let server = with_objects(&world).await;
     assert!(server.stop().success());
-    let mut objects = Vec::new();
-    for class in fs::read_dir(world.data("0").join("objects")).unwrap() {
-        for part in fs::read_dir(class.unwrap().path()).unwrap() {
-            let files = fs::read_dir(part.unwrap().path()).unwrap();
-            objects.extend(files.map(|file| file.unwrap().path()));
-        }
-    }
-    let object = objects.pop().unwrap();
-    let id = object.file_stem().unwrap().to_str().unwrap().to_owned();
+    let (object, id) = an_object(&world);
     // In a page between its cells and their pointers.
     flip(&object, 4096 + 1000);
     let server = program(&world, "0").start();
@@ -208,15 +207,7 @@ async fn an_object_that_the_node_has_lost_is_told() {
     let server = with_objects(&world).await;
     until_proven(&server.admin_client()).await;
     assert!(server.stop().success());
-    let mut objects = Vec::new();
-    for class in fs::read_dir(world.data("0").join("objects")).unwrap() {
-        for part in fs::read_dir(class.unwrap().path()).unwrap() {
-            let files = fs::read_dir(part.unwrap().path()).unwrap();
-            objects.extend(files.map(|file| file.unwrap().path()));
-        }
-    }
-    let object = objects.pop().unwrap();
-    let id = object.file_stem().unwrap().to_str().unwrap().to_owned();
+    let (object, id) = an_object(&world);
     fs::remove_file(&object).unwrap();
     let server = program(&world, "0").start();
     let told = until_warned(&world, &server.admin_client()).await;
