@@ -43,9 +43,6 @@ const PATIENCE: usize = 20_000;
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// So often one looks at a disk that does not change, before it is believed to stand still.
-const STILL_LOOKS: u32 = 60;
-
 /// So long the last things take, with all payments that are on their way.
 const LAST_DAYS: i64 = 40 * DAY;
 

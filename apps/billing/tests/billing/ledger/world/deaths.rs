@@ -5,8 +5,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{LOOK, STILL_LOOKS, World, node};
+use super::{LOOK, World, node};
 use crate::ledger::life::{Call, Death};
+
+/// So often one looks at a disk that does not change, before the call is believed to wait for it.
+const STILL_LOOKS: u32 = 60;
 
 impl World {
     /// The node dies in a call. The caller looks whether it was done, and repeats what may be repeated.
@@ -77,7 +80,8 @@ impl World {
         }
     }
 
-    pub(super) async fn stands_still(&self) {
+    /// Returns when the disk stands still. A node whose disk holds its syncs cannot be asked whether it is idle.
+    async fn stands_still(&self) {
         let (mut still, mut before) = (0, self.disk.changes());
         while still < STILL_LOOKS {
             tokio::time::sleep(LOOK).await;

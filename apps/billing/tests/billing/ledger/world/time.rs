@@ -10,7 +10,7 @@ use abide::{
 };
 use billing::{BillingError, states::Draft};
 
-use super::{LOOK, PATIENCE, STILL_LOOKS, SUBSCRIPTION, World};
+use super::{LOOK, PATIENCE, SUBSCRIPTION, World};
 use crate::ledger::{calendar::DAY, compare};
 
 impl World {
@@ -24,7 +24,7 @@ impl World {
             if !waits {
                 return Ok(());
             }
-            if let Some(left) = rest.waits_for_an_attempt(self) {
+            if let Some(left) = rest.waits_for_an_attempt(self).await? {
                 self.advance(left);
             }
             tokio::time::sleep(LOOK).await;
@@ -78,7 +78,7 @@ impl World {
         let mut rest = Rest::default();
         for _ in 0..PATIENCE {
             let timers = self.timers().await?;
-            let left = rest.waits_for_an_attempt(self);
+            let left = rest.waits_for_an_attempt(self).await?;
             if self.asks().await? {
                 // Its invoices are asked in that attempt.
                 left.inspect(|left| self.advance(*left));
@@ -133,23 +133,22 @@ impl World {
     }
 }
 
-/// Looks at a world in which nothing happens.
+/// Looks at a world until nothing happens in it.
 #[derive(Default)]
 struct Rest {
-    still: u32,
-    changes: u64,
+    changes: Option<u64>,
 }
 
 impl Rest {
-    /// How long it takes to the next attempt of an alarm, if nothing happens before. A death in the middle of an attempt
-    /// leaves an alarm that waits for the next one.
-    fn waits_for_an_attempt(&mut self, world: &World) -> Option<i64> {
-        let changes = world.disk.changes();
+    /// How long it takes to the next attempt of an alarm, if nothing happens before: the node is idle, and has written nothing
+    /// since the last look, although it was asked in between. A death in the middle of an attempt leaves an alarm that waits
+    /// for the next one.
+    async fn waits_for_an_attempt(&mut self, world: &World) -> Result<Option<i64>, String> {
+        let settled = world.node.settle().await;
+        settled.map_err(|error| error.to_string())?;
+        let changes = Some(world.disk.changes());
         let is_still = changes == self.changes;
-        self.still = if is_still { self.still + 1 } else { 0 };
         self.changes = changes;
-        world
-            .alarm()
-            .filter(|left| self.still > STILL_LOOKS && *left > 0)
+        Ok(world.alarm().filter(|left| is_still && *left > 0))
     }
 }
