@@ -10,7 +10,8 @@ use std::{
 
 use abide_harness::{Client, Program, Random, Server, until};
 use abide_s3::{Bucket, Faults};
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
+use http_body_util::Full;
 use serde_json::{Value, json};
 
 use crate::backup::{World, copied, files, put};
@@ -38,6 +39,18 @@ async fn is_warned(admin: &Client) -> bool {
 fn notes(world: &World) -> Value {
     let notes = fs::read(world.data("0").join("proof.json")).unwrap();
     serde_json::from_slice(&notes).unwrap()
+}
+
+/// The front page of the admin listener, for a program.
+async fn operators_page(world: &World, admin: &Client) -> Value {
+    let dir = world.data("0");
+    let dir = dir.to_str().unwrap();
+    let create = ["token", "create", "--role", "read", "--data", dir];
+    let token = world.abide(&create).await.unwrap();
+    let token = format!("Bearer {}", token.trim());
+    let asked = Request::get(admin.url("/")).header("authorization", token);
+    let page = admin.send(asked.body(Full::default()).unwrap()).await;
+    page.unwrap().body
 }
 
 /// Waits until something differs, and returns what.
@@ -180,6 +193,13 @@ async fn a_page_that_differs_is_named_and_stays_told_until_it_is_right() {
     let told = until_warned(&world, &admin).await;
     assert!(told.contains(&id), "{told}");
     assert!(told.contains("1 of") && told.contains("[2]"), "{told}");
+    // The operator's front page names it; the clients' does not.
+    let page = operators_page(&world, &admin).await;
+    let differs = page["backup"]["differences"][0].as_str();
+    assert!(differs.is_some_and(|what| what.contains(&id)), "{page}");
+    assert_eq!(page["backup"]["place"], json!(world.url()));
+    let page = server.client().get("/").await.body;
+    assert!(!page.to_string().contains(&id), "{page}");
     server.kill();
     // It is not forgotten by a restart, and not looked at again before it is due.
     let later = world.program("0").env("ABIDE__ARCHIVE__PROVE", "off");

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use crate::{
     ApiError,
     admin::unavailable,
+    history::Report,
     readiness::{Readiness, Reason},
     telemetry,
 };
@@ -31,6 +32,8 @@ pub(super) struct Overview {
     pub(super) reasons: Vec<Reason>,
     pub(super) classes: Vec<ClassCount>,
     pub(super) outboxes: Vec<OutboxSums>,
+    /// What is known of the copy in an object store, if there is one.
+    pub(super) backup: Option<Report>,
 }
 
 /// The number of stored objects of a class.
@@ -78,6 +81,7 @@ impl Census {
             reasons: self.readiness.reasons(),
             classes: self.classes(node).await?,
             outboxes: outboxes(&metrics),
+            backup: self.readiness.copier().map(|copier| copier.report()),
         })
     }
 

@@ -11,7 +11,7 @@ use super::{
     Front, FrontPage, Listener,
     overview::{ClassCount, OutboxSums, Overview},
 };
-use crate::readiness::Reason;
+use crate::{history::Report, readiness::Reason};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -69,7 +69,7 @@ pub(super) fn json(front: &Front, overview: &Overview, address: &str) -> Value {
     let links: Vec<_> = links
         .map(|link| json!({ "href": link.href, "text": link.text }))
         .collect();
-    json!({
+    let mut page = json!({
         "title": content.title,
         "about": content.about,
         "version": env!("CARGO_PKG_VERSION"),
@@ -78,7 +78,17 @@ pub(super) fn json(front: &Front, overview: &Overview, address: &str) -> Value {
         "classes": overview.classes,
         "outboxes": overview.outboxes,
         "links": links,
-    })
+    });
+    if let Some(backup) = backup(front, overview) {
+        page["backup"] = json!(backup);
+    }
+    page
+}
+
+/// The state of the copy is the operator's: it is on the admin listener's page.
+fn backup<'a>(front: &Front, overview: &'a Overview) -> Option<&'a Report> {
+    let is_admin = matches!(front.listener, Listener::Admin { .. });
+    overview.backup.as_ref().filter(|_| is_admin)
 }
 
 /// The page as HTML.
@@ -109,6 +119,7 @@ pub(super) fn overview(front: &Front, overview: &Overview, address: &str) -> Mar
             }
             (classes(&overview.classes, overview.outboxes.is_empty()))
             @if !overview.outboxes.is_empty() { (outboxes(&overview.outboxes)) }
+            @if let Some(report) = backup(front, overview) { (backup_card(report)) }
             section.card.wide {
                 h2 { "Links" }
                 ul.links {
@@ -331,6 +342,53 @@ fn outboxes(outboxes: &[OutboxSums]) -> Markup {
     }
 }
 
+fn backup_card(report: &Report) -> Markup {
+    html! {
+        section.card.wide {
+            h2 { "Backup" }
+            table {
+                tbody {
+                    tr { th scope="row" { "Place" } td { code { (report.place) } } }
+                    tr {
+                        th scope="row" { "Copied" }
+                        td {
+                            @match report.unsaved_seconds {
+                                0 => "everything",
+                                seconds => { "everything until " (duration(seconds)) " ago" }
+                            }
+                        }
+                    }
+                    @if let Some(why) = &report.failing {
+                        tr { th scope="row" { "Failing" } td.alert { (why) } }
+                    }
+                    tr {
+                        th scope="row" { "Proven" }
+                        td {
+                            @match report.proven_seconds {
+                                Some(seconds) => { "all of it within the last " (duration(seconds)) },
+                                None => "no: archive.prove is off",
+                            }
+                        }
+                    }
+                    @for difference in &report.differences {
+                        tr { th scope="row" { "Differs" } td.alert { (difference) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A number of seconds in its largest unit that fits.
+fn duration(seconds: u64) -> String {
+    let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    let fitting = units.into_iter().find(|(length, _)| seconds >= *length);
+    let (length, unit) = fitting.unwrap_or((1, "second"));
+    let count = seconds / length;
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
 /// Formats 1234567 as `1,234,567`.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
@@ -371,6 +429,35 @@ mod tests {
         let table = outboxes(&[sums]).into_string();
         let cells = "<td class=\"num some\">2</td><td class=\"num\">0</td><td class=\"num\">0</td><td class=\"num alert\">1</td>";
         assert!(table.contains(cells), "{table}");
+    }
+
+    #[test]
+    fn what_differs_in_a_backup_is_on_its_page_and_marked() {
+        let mut report = Report {
+            place: "s3://backups/shop".to_owned(),
+            unsaved_seconds: 0,
+            failing: None,
+            proven_seconds: Some(3 * 86_400),
+            differences: Vec::new(),
+        };
+        let card = backup_card(&report).into_string();
+        let proven = "<td>all of it within the last 3 days</td>";
+        assert!(
+            card.contains(proven) && card.contains("<td>everything</td>"),
+            "{card}"
+        );
+        assert!(!card.contains("alert"), "{card}");
+        report.differences = vec!["object Shop/1f: page <2>".to_owned()];
+        report.failing = Some("timed out".to_owned());
+        report.unsaved_seconds = 61;
+        let card = backup_card(&report).into_string();
+        for cell in [
+            "<td class=\"alert\">object Shop/1f: page &lt;2&gt;</td>",
+            "<td class=\"alert\">timed out</td>",
+            "<td>everything until 1 minute ago</td>",
+        ] {
+            assert!(card.contains(cell), "{cell} in {card}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::{convert::Infallible, path::Path, time::Duration};
 
 use abide_storage::Store;
 
+use super::Report;
 use crate::{ArchiveConfig, ConfigError, HostError};
 
 /// There is none.
@@ -44,6 +45,10 @@ impl Copier {
     }
 
     pub(crate) fn differences(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn report(&self) -> Report {
         match self.0 {}
     }
 

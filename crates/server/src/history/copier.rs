@@ -9,7 +9,7 @@ use abide_history::{Status, StatusWatch, Store as Copies, Uploader};
 use abide_storage::Store;
 use tokio::runtime::Runtime;
 
-use super::{metric, proof::Prover};
+use super::{Report, metric, proof::Prover};
 
 /// The task that copies the archive. Clones share it; it ends with the last.
 #[derive(Clone, Debug)]
@@ -95,7 +95,25 @@ impl Copier {
     /// How many objects and files of the copy differ.
     pub(crate) fn differences(&self) -> usize {
         let proof = self.prover.as_ref().map(|prover| prover.proof());
-        proof.map_or(0, |proof| proof.differences)
+        proof.map_or(0, |proof| proof.differences.len())
+    }
+
+    /// For the front page.
+    pub(crate) fn report(&self) -> Report {
+        let status = self.status.status();
+        let unsaved = self.unsaved_for(&status);
+        let proof = self.prover.as_ref().map(|prover| prover.proof());
+        Report {
+            place: self.copies.location().to_string(),
+            // Less than a second is not nothing.
+            unsaved_seconds: unsaved.as_millis().div_ceil(1_000) as u64,
+            proven_seconds: proof.as_ref().map(|proof| proof.age.as_secs()),
+            differences: proof.map(|proof| proof.differences).unwrap_or_default(),
+            failing: status.superseded.or_else(|| {
+                let failing = status.not_shipping.or(status.failing)?;
+                Some(failing.error)
+            }),
+        }
     }
 
     /// Has the proof of the copy end soon: the node stops.

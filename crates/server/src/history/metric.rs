@@ -95,6 +95,6 @@ pub(super) fn publish(status: &Status, traffic: &Traffic, unsaved: Duration) {
 /// Publishes what is known of the copy.
 pub(super) fn publish_proof(proof: &Proof) {
     gauge!(VERIFIED).set(proof.age.as_secs_f64());
-    gauge!(DIFFERENCES).set(proof.differences as f64);
+    gauge!(DIFFERENCES).set(proof.differences.len() as f64);
     counter!(PROVEN).absolute(proof.objects);
 }

@@ -17,6 +17,7 @@ mod place;
 mod proof;
 #[cfg(feature = "history")]
 mod remote;
+mod report;
 #[cfg(feature = "history")]
 mod source;
 
@@ -30,3 +31,4 @@ pub(crate) use copier::Copier;
 pub use place::HistoryPlace;
 #[cfg(feature = "history")]
 pub(crate) use place::HistoryPlace as Place;
+pub(crate) use report::Report;

@@ -62,8 +62,8 @@ pub(super) struct Proof {
     pub(super) age: Duration,
     /// Objects that were compared and are the same, since the start.
     pub(super) objects: u64,
-    /// How much differs.
-    pub(super) differences: usize,
+    /// What differs.
+    pub(super) differences: Vec<String>,
 }
 
 impl fmt::Debug for Job {
@@ -109,7 +109,7 @@ impl Prover {
         Proof {
             age: Duration::from_millis(now().saturating_sub(notes.proven_since())),
             objects: self.job.proven.load(Ordering::Relaxed),
-            differences: notes.differences.len(),
+            differences: notes.differences.iter().map(ToString::to_string).collect(),
         }
     }
 
