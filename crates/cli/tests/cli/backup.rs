@@ -17,6 +17,8 @@ use tempfile::TempDir;
 pub(crate) struct World {
     pub(crate) dir: TempDir,
     url: String,
+    /// How the place is reached, as variables of the environment.
+    reached: Vec<(&'static str, String)>,
 }
 
 impl World {
@@ -25,7 +27,26 @@ impl World {
         let copies = dir.path().join("copies");
         fs::create_dir(&copies).unwrap();
         let url = format!("file://{}", copies.display());
-        Self { dir, url }
+        let reached = Vec::new();
+        Self { dir, url, reached }
+    }
+
+    /// Nodes that copy to this prefix of the bucket `copies` of a service that speaks S3.
+    pub(crate) fn in_bucket(endpoint: &str, prefix: &str) -> Self {
+        let variables = [
+            ("AWS_ENDPOINT", endpoint),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "AKEXAMPLE"),
+            ("AWS_SECRET_ACCESS_KEY", "SKEXAMPLE"),
+        ];
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            url: format!("s3://copies/{prefix}"),
+            reached: variables
+                .map(|(name, value)| (name, value.to_owned()))
+                .into(),
+        }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -37,16 +58,19 @@ impl World {
     }
 
     pub(crate) fn program(&self, name: &str) -> Program {
-        Program::new(env!("CARGO_BIN_EXE_abide"), self.data(name))
+        let program = Program::new(env!("CARGO_BIN_EXE_abide"), self.data(name))
             .env("ABIDE__ARCHIVE__URL", &self.url)
             .env("ABIDE__ARCHIVE__UPLOAD_INTERVAL", "100ms")
-            .env("ABIDE__STORAGE__CHECKPOINT_INTERVAL", "100ms")
+            .env("ABIDE__STORAGE__CHECKPOINT_INTERVAL", "100ms");
+        let reached = self.reached.iter();
+        reached.fold(program, |program, (name, value)| program.env(name, value))
     }
 
     /// Runs the command, and returns what it printed, or said if it failed.
     pub(crate) async fn abide(&self, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
         command.args(args).current_dir(self.dir.path());
+        command.envs(self.reached.iter().map(|(name, value)| (name, value)));
         printed(command).await
     }
 
@@ -90,7 +114,11 @@ pub(crate) async fn copied(server: &Server) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_machine_is_replaced_by_another_from_the_copy() {
     let rounds = setting("ABIDE_CRASH_ROUNDS", 2).min(4);
-    let world = World::new();
+    is_replaced(&World::new(), rounds).await;
+}
+
+/// Machines are lost, one after the other, and each is replaced from the copy.
+pub(crate) async fn is_replaced(world: &World, rounds: u64) {
     let mut random = Random::new(7);
     let mut values = [None; 40];
     let mut server = world.program("0").start();
@@ -141,7 +169,11 @@ async fn a_clean_stop_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_history_is_taken_over_stops() {
-    let world = World::new();
+    is_taken_over(&World::new()).await;
+}
+
+/// A node stops once another one has taken its history over.
+pub(crate) async fn is_taken_over(world: &World) {
     let log = world.dir.path().join("log");
     let server = world.program("0").log_to(&log).start();
     put(&server, 1, 11).await;

@@ -12,6 +12,7 @@ mod encrypted;
 mod front;
 mod https;
 mod new;
+mod other_stores;
 mod outbox;
 mod page;
 mod past;
