@@ -13,7 +13,7 @@ use abide::{
         Access, Connector, Location, Options, Part, Run, Snapshot, Source, Store as Copies,
         Uploader,
     },
-    server::tls_client_config,
+    server::{ArchiveConfig, HistoryPlace, StoreAccess, tls_client_config},
 };
 use abide_storage::{Lsn, Store};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -24,6 +24,7 @@ use crate::{ours::node, process::Owned};
 /// A copy that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const COPIES: &str = "s3://bench/copies";
 const LOG_WAIT: Duration = Duration::from_millis(250);
 
 /// The archive of a store, as what there is to copy. In a node, more is in a copy's content than the manifest.
@@ -42,6 +43,8 @@ impl Source for Archive {
             number: run.number,
             path: run.path,
             bytes: run.bytes,
+            // This store was never restored lazily.
+            stored: None,
         });
         Some(Snapshot {
             time,
@@ -92,13 +95,31 @@ impl Bucket {
 
     /// A client of it.
     pub(crate) fn open(&self) -> Result<Copies> {
-        let access = Access::from_env()
-            .option("access_key_id", "bench")
-            .option("secret_access_key", "bench")
-            .option("region", "us-east-1")
-            .option("endpoint", &self.endpoint)
-            .option("allow_http", "true");
-        open("s3://bench/copies", &access)
+        let options = self.options().into_iter();
+        let access = options.fold(Access::from_env(), |access, (name, value)| {
+            access.option(name, value)
+        });
+        open(COPIES, &access)
+    }
+
+    /// The same place, as the settings of a node name it.
+    pub(crate) fn place(&self) -> Result<HistoryPlace> {
+        let options = self.options().into_iter();
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut archive = ArchiveConfig::default();
+        archive.url = Some(COPIES.to_owned());
+        archive.options = StoreAccess(options.collect());
+        HistoryPlace::of(&archive)?.context("the settings have no place")
+    }
+
+    fn options(&self) -> [(&str, &str); 5] {
+        [
+            ("access_key_id", "bench"),
+            ("secret_access_key", "bench"),
+            ("region", "us-east-1"),
+            ("endpoint", &self.endpoint),
+            ("allow_http", "true"),
+        ]
     }
 }
 

@@ -1,6 +1,7 @@
 //! Copies of a node's history in an object store: `abide history`, `abide restore --from`, `abide verify --from`.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
@@ -66,7 +67,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, requires = "from")]
     inspect: bool,
 
-    /// Objects get their files when they are needed, and in the background, once a node serves the directory
+    /// Nothing is downloaded but the rest of the log: objects get their files when they are needed, and in the background, once a node serves the directory with archive.url
     #[arg(
         long,
         requires = "from",
@@ -292,6 +293,12 @@ impl CopyArgs {
         self.restore_held(data, at, held, out)
     }
 
+    /// Runs that are not in the directory stay in the store: the directory continues the newest copy, so its own copies list them. No
+    /// one keeps them for another.
+    fn leaves_runs(&self) -> bool {
+        self.lazy && self.take_over && self.manifest.is_none()
+    }
+
     /// As [`Self::restore`], into a directory that no standby uses.
     pub(crate) fn restore_held(
         &self,
@@ -313,9 +320,18 @@ impl CopyArgs {
             (found, content) = find()?;
         }
         let tail = runtime.block_on(found.save_tail(&dir.join("tail")))?;
-        let meter = Meter::new("downloaded");
-        runtime.block_on(found.save(&archive, |done, total| meter.show(done, total)))?;
-        meter.end();
+        let mut remote = BTreeMap::new();
+        let mut left_bytes = 0;
+        if self.leaves_runs() {
+            for run in runtime.block_on(found.leave(&archive))? {
+                left_bytes += run.bytes;
+                remote.insert(run.number, run.place()?);
+            }
+        } else {
+            let meter = Meter::new("downloaded");
+            runtime.block_on(found.save(&archive, |done, total| meter.show(done, total)))?;
+            meter.end();
+        }
         // Before the directory is whole: then it is known to be the one that continues.
         if let Some(seal) = seal {
             seal.continue_in(&dir)?;
@@ -323,8 +339,10 @@ impl CopyArgs {
         let how = RestoreOptions::default()
             .at(at)
             .inspect(self.inspect)
-            .lazy(self.lazy);
-        let restored = build(&dir, &content, how)?;
+            .lazy(self.lazy)
+            .remote(remote);
+        let options = StoreOptions::default().remote_runs(place.remote_runs());
+        let restored = build(&dir, &content, how, &options)?;
         held.end()?;
         let from = format!(
             "manifest {} of {}",
@@ -348,6 +366,12 @@ impl CopyArgs {
                 out,
                 "ready to be served, as of {until}: objects get their files when they are needed, and in the background"
             )?;
+            if left_bytes > 0 {
+                writeln!(
+                    out,
+                    "{left_bytes} bytes of its archive stay in the store: serve it with archive.url"
+                )?;
+            }
         } else {
             let (objects, bytes) = (restored.objects, restored.bytes);
             writeln!(
@@ -383,6 +407,7 @@ fn build(
     dir: &Path,
     content: &HistoryContent,
     how: RestoreOptions,
+    options: &StoreOptions,
 ) -> Result<abide_storage::RestoredDirectory> {
     let meter = Meter::new("restored");
     let show = |progress: RestoreProgress| {
@@ -397,7 +422,7 @@ fn build(
         dir,
         content.manifest.as_bytes(),
         how,
-        &StoreOptions::default(),
+        options,
         &show,
     )?;
     meter.end();

@@ -9,12 +9,12 @@ use std::{
 use abide::{
     FoundObject, Timestamp,
     server::{
-        Config, Sources,
+        Config, HistoryPlace, Sources,
         access::{AccessStore, Operation},
     },
     storage::{ArchiveOptions, RealDisk, Store, StoreOptions},
 };
-use abide_storage::{Disk as _, ErrorKind, ObjectKey};
+use abide_storage::{Disk as _, ErrorKind, ObjectKey, RemoteRuns};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
@@ -107,6 +107,7 @@ impl DataArgs {
         let options = StoreOptions::default()
             .segment_bytes(config.storage.segment_bytes)
             .checkpoint_bytes(config.storage.checkpoint_bytes)
+            .remote_runs(remote_runs(&config))
             // A tool adds to the archive like a node, but leaves removing old history to the node.
             .archive(
                 ArchiveOptions::default()
@@ -119,6 +120,15 @@ impl DataArgs {
             dir: dir.clone(),
         })
     }
+}
+
+/// The runs that a lazy restore has left in their store. The directory is opened without them if it has none.
+fn remote_runs(config: &Config) -> Option<Arc<dyn RemoteRuns>> {
+    let place = HistoryPlace::of(&config.archive).unwrap_or_else(|error| {
+        eprintln!("warning: {error}");
+        None
+    });
+    place.map(|place| place.remote_runs())
 }
 
 /// A time in human-readable form.

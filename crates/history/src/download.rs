@@ -144,6 +144,24 @@ impl Download {
         .await
     }
 
+    /// Leaves in the store what a directory does not have of the runs, and returns it. A directory has what [`Self::save`] has
+    /// downloaded, for this copy or an earlier one. The files of other runs are removed. The store keeps what is left there as long as
+    /// the copies that list it, and those of the directory that takes over from this copy.
+    ///
+    /// # Errors
+    /// If a file cannot be written or removed.
+    pub async fn leave(&self, dir: &Path) -> Result<Vec<StoredRun>, Error> {
+        let (runs, dir) = (self.manifest.runs.clone(), dir.to_owned());
+        on_thread(move || {
+            let fetched = Fetched::read(&dir);
+            let (held, left): (Vec<_>, Vec<_>) =
+                runs.into_iter().partition(|run| fetched.has(&dir, run));
+            Fetched::write(&dir, &held)?;
+            Ok(left)
+        })
+        .await
+    }
+
     /// Downloads the part of the log that continues the runs into a directory, each piece as `NUMBER.part` with 16 hex digits. Files
     /// of an earlier attempt are replaced. An older manifest than the newest has no tail. Call it before [`Self::save`]: pieces are
     /// deleted ten minutes after a later copy has the log in runs.

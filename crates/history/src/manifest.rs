@@ -32,6 +32,28 @@ pub struct StoredRun {
 }
 
 impl StoredRun {
+    /// What a directory writes down of a run that stays in the store, for [`Self::at`].
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn place(&self) -> Result<String, Error> {
+        let text = serde_json::to_string(self);
+        text.map_err(|error| Error::store(format!("run {}", self.number), error))
+    }
+
+    /// The run of a [`Self::place`].
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn at(place: &str) -> Result<Self, Error> {
+        let damaged = |how: String| Error::damaged(place, how);
+        let run: Self = serde_json::from_str(place).map_err(|error| damaged(error.to_string()))?;
+        if run.part == 0 || Folder::of(&run.key).is_none() {
+            return Err(damaged("it is no run".to_owned()));
+        }
+        Ok(run)
+    }
+
     /// The keys of its parts, with their lengths.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (String, u64)> + use<> {
         key::parts(&self.key, self.bytes, self.part)

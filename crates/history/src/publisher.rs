@@ -161,6 +161,31 @@ impl Publisher {
             && stored.collect::<BTreeSet<_>>() == wanted.collect()
     }
 
+    /// Makes a run known that a restore has left in the store, which the directory does not have.
+    pub(crate) fn adopt(&mut self, run: &StoredRun) -> Result<(), Error> {
+        if self.known.get(&run.number) == Some(run) {
+            return Ok(());
+        }
+        let mut listed = self.last.iter().flat_map(Manifest::listed);
+        // An owner that was sealed may have published one more manifest, and has deleted nothing after it.
+        let mut dropped = self.dropped.iter();
+        if !listed.any(|listed| listed == run) && !dropped.any(|dropped| dropped.key == run.key) {
+            return Err(Error::store(
+                format!("run {}", run.number),
+                format!(
+                    "this directory has left it in the store that it was restored from, and {} does not list it: set archive.url to \
+                     that store",
+                    self.store.location()
+                ),
+            ));
+        }
+        // From now on, every manifest lists it again.
+        self.dropped.retain(|dropped| dropped.key != run.key);
+        self.candidates.remove(&run.number);
+        self.known.insert(run.number, run.clone());
+        Ok(())
+    }
+
     /// Publishes that all runs of a snapshot, which are known, are its copy.
     pub(crate) async fn publish(&mut self, snapshot: &Snapshot) -> Result<Outcome, Error> {
         let runs = snapshot.runs.iter().map(|run| {

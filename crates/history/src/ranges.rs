@@ -16,6 +16,9 @@ use crate::{Error, Store, StoredRun, download::again};
 /// The length of the blocks in which runs are read.
 const BLOCK_BYTES: u64 = 256 << 10;
 
+/// How many blocks are read at once where the block before them has been read.
+const BLOCKS_AHEAD: u64 = 8;
+
 /// The most that is kept of them in memory.
 const CACHE_BYTES: u64 = 64 << 20;
 
@@ -46,6 +49,10 @@ impl Blocks {
         *used = self.uses;
         self.by_use.insert(self.uses, place.clone());
         Some(bytes.clone())
+    }
+
+    fn has(&self, place: &Place) -> bool {
+        self.kept.contains_key(place)
     }
 
     fn put(&mut self, place: Place, bytes: Bytes) {
@@ -121,12 +128,22 @@ impl Ranges {
         if let Some(bytes) = self.blocks().get(&place) {
             return Ok(bytes);
         }
+        let count = match number.checked_sub(1) {
+            Some(before) if self.blocks().has(&(run.key.clone(), before)) => BLOCKS_AHEAD,
+            _ => 1,
+        };
         let begin = number * BLOCK_BYTES;
-        let bytes = self
-            .fetch(run, begin..run.bytes.min(begin + BLOCK_BYTES))
-            .await?;
-        self.blocks().put(place, bytes.clone());
-        Ok(bytes)
+        let end = run.bytes.min(begin + count * BLOCK_BYTES);
+        let read = self.fetch(run, begin..end).await?;
+        let mut blocks = self.blocks();
+        let mut first = None;
+        for (block, bytes) in (number..).zip(read.chunks(BLOCK_BYTES as usize)) {
+            // Each is dropped alone.
+            let bytes = Bytes::copy_from_slice(bytes);
+            first.get_or_insert_with(|| bytes.clone());
+            blocks.put((run.key.clone(), block), bytes);
+        }
+        Ok(first.unwrap_or_default())
     }
 
     /// Reads a range from the parts that have it.

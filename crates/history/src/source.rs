@@ -4,6 +4,8 @@ use std::{io, path::PathBuf, time::SystemTime};
 
 use bytes::Bytes;
 
+use crate::StoredRun;
+
 /// A run to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -13,6 +15,8 @@ pub struct Run {
     pub path: PathBuf,
     /// Its length.
     pub bytes: u64,
+    /// What the store has of a run that was restored from it and left there: it has no file.
+    pub stored: Option<StoredRun>,
 }
 
 /// A part of the log: bytes that this crate does not read.
@@ -48,6 +52,15 @@ pub trait Source: Send + Sync + 'static {
     /// What there is to copy now, or `None` if that cannot be said at this moment. May read and wait: it is called on a thread for
     /// that.
     fn snapshot(&self) -> Option<Snapshot>;
+
+    /// The store has what [`Self::snapshot`] said when this was the version, or later: parts of the log that are only of use with
+    /// it may be shipped from now on. Called for each version that is copied.
+    fn history_copied(&self, _version: u64) {}
+
+    /// Parts of the log are held back until the present version is copied. Called often, so it has to be cheap.
+    fn is_awaited(&self) -> bool {
+        false
+    }
 
     /// The position up to which the log is durable on this machine. Called often.
     fn end(&self) -> u64;

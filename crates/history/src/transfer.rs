@@ -94,9 +94,14 @@ pub(crate) async fn run(
     Ok(Transfer::Complete)
 }
 
-/// Of runs that were another's, finds those that this history has too: the same number, length and checksum.
+/// Of runs that were another's, finds those that this history has too: the same number, length and checksum, or left there by a
+/// restore.
 async fn find_again(publisher: &mut Publisher, snapshot: &Snapshot) -> Result<Transfer, Error> {
     for run in &snapshot.runs {
+        if let Some(stored) = &run.stored {
+            publisher.adopt(stored)?;
+            continue;
+        }
         let candidate = publisher.candidates.get(&run.number).cloned();
         let Some(candidate) = candidate.filter(|candidate| candidate.bytes == run.bytes) else {
             continue;

@@ -223,7 +223,7 @@ impl Task {
         let mut started: Option<Instant> = None;
         loop {
             if let Some(started) = started {
-                self.until(started + self.options.interval).await;
+                self.until_due(started + self.options.interval).await;
             }
             while copied == Some(self.source.version())
                 && !self.wants_manifest()
@@ -240,6 +240,7 @@ impl Task {
                 Ok(Round::Done) => {
                     backoff.succeeded();
                     copied = Some(version);
+                    self.source.history_copied(version);
                     started = Some(now);
                     self.status.send_modify(|status| {
                         status.version = copied;
@@ -278,6 +279,14 @@ impl Task {
     async fn until(&mut self, time: Instant) {
         let closed = self.is_closing.wait_for(|is_closing| *is_closing);
         let _ = tokio::time::timeout_at(time, closed).await;
+    }
+
+    /// As [`Self::until`], or until the log waits for the copy.
+    async fn until_due(&mut self, time: Instant) {
+        while !self.source.is_awaited() && !self.is_closing() && Instant::now() < time {
+            self.until(time.min(Instant::now() + self.options.poll))
+                .await;
+        }
     }
 
     fn failed(&self, error: &Error, attempts: u32) {

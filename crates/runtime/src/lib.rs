@@ -34,7 +34,7 @@
 //!    `timers`, `backlog`, `stats`, `stall`, `census`, `poll_watch`, `unwind`, `sync`, `rows`, `answer`, `chain`, `creator`,
 //!    `class_options`, `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
 //! 2. **Replies**, and how they reach their callers: `reply`, `body`, `outbound`, `call`.
-//! 3. **Events and gates**: `event`, `instance`, `binding`, `envelope`, `gate`, `router`, `node_clock`, `alarms::request`,
+//! 3. **Events and gates**: `event`, `instance`, `binding`, `envelope`, `gate`, `placement`, `router`, `node_clock`, `alarms::request`,
 //!    `socket::websocket`, `socket::link`, `socket::delivery`, `socket::registry`.
 //! 4. **Objects and workers**: `object`, `task`, `worker`, `context`, `creation`, `socket::endpoint`, `socket::client`,
 //!    `socket::connector`.
@@ -98,6 +98,7 @@ mod node;
 mod node_clock;
 mod object;
 mod outbound;
+mod placement;
 mod poll_watch;
 pub mod random;
 mod recovery;

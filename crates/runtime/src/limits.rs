@@ -190,6 +190,9 @@ pub(crate) const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
 /// Worker threads that a node may have.
 pub const MAX_WORKERS: usize = 1_024;
 
+/// Worker threads that a node adds for large objects that have no files yet after a lazy restore.
+pub const MAX_COLD_WORKERS: usize = 2;
+
 /// The wait before a failed alarm's first retry; it doubles each time. The same as Cloudflare's.
 pub(crate) const ALARM_BACKOFF: Duration = Duration::from_secs(2);
 

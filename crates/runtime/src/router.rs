@@ -15,6 +15,7 @@ use crate::{
     envelope::{Drain, Mailbox},
     gate::Egress,
     node_clock::NodeClock,
+    placement::Placement,
     random::Randomness,
     socket::WebSocketOptions,
     unwind::guarded,
@@ -41,7 +42,9 @@ pub(crate) struct NodeParts {
 }
 
 pub(crate) struct Router {
+    /// The cold ones last.
     pub(crate) workers: Box<[Arc<Mailbox>]>,
+    pub(crate) placement: Arc<Placement>,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
@@ -63,6 +66,7 @@ pub(crate) struct Router {
 impl Router {
     pub(crate) fn new(
         workers: Box<[Arc<Mailbox>]>,
+        placement: Placement,
         store: Store,
         parts: NodeParts,
         drain: Arc<Drain>,
@@ -81,6 +85,7 @@ impl Router {
         }
         let router = Arc::new_cyclic(|router| Self {
             workers,
+            placement: Arc::new(placement),
             store,
             clock: Arc::new(NodeClock::new(clock, router.clone())),
             randomness,
@@ -116,7 +121,18 @@ impl Router {
     }
 
     pub(crate) fn worker_of(&self, id: &ObjectId) -> &Arc<Mailbox> {
-        &self.workers[id.worker(self.workers.len())]
+        &self.workers[self.placement.worker_of(id)]
+    }
+
+    /// The workers whose threads must not be blocked. A cold one may wait for the archive.
+    pub(crate) fn warm_workers(&self) -> &[Arc<Mailbox>] {
+        &self.workers[..self.placement.workers()]
+    }
+
+    /// How many of them are blocked.
+    pub(crate) fn stuck_workers(&self) -> usize {
+        let workers = self.warm_workers().iter();
+        workers.filter(|worker| worker.watch.is_stuck()).count()
     }
 
     /// Returns whether every event has been answered, checking each worker once.

@@ -27,7 +27,9 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
     let mut stalled = None;
     loop {
         let now = router.clock.now();
-        for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
+        for (index, (worker, reported)) in
+            router.warm_workers().iter().zip(&mut reported).enumerate()
+        {
             inspect(index, worker, &bindings, now, reported);
         }
         let memory = router.store.memory();
@@ -130,8 +132,8 @@ pub(crate) fn stats(router: &Router) -> NodeStats {
         stats.add(&worker.counters);
         stats.outstanding += worker.outstanding() as u64;
         stats.held += worker.lane.len() as u64;
-        stats.stuck_workers += u64::from(worker.watch.is_stuck());
     }
+    stats.stuck_workers = router.stuck_workers() as u64;
     stats.panics += router.egress.panics.get();
     let alarms = router.store.alarms().counts();
     stats.alarms_pending = alarms.pending;

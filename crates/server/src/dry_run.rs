@@ -15,6 +15,7 @@ use abide_storage::{ArchiveOptions, Disk, ObjectKey, RealDisk, ScratchDisk, Stor
 
 use crate::{
     HostBuilder, HostError,
+    history::Place,
     running::store_options,
     websocket::{KeepAlive, OwnedHub},
 };
@@ -74,7 +75,9 @@ impl HostBuilder {
         self.disk = Arc::new(ScratchDisk::new(scratch));
         self.has_directory = false;
         let disk = Arc::clone(&self.disk);
+        let place = Place::of(&self.config.archive)?;
         let options = store_options(&self.config)
+            .remote_runs(place.as_ref().map(Place::remote_runs))
             // Nothing of the history is to be given up for it.
             .archive(
                 ArchiveOptions::default()

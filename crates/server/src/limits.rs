@@ -149,12 +149,17 @@ pub(crate) const RETENTION: RangeInclusive<Duration> =
     Duration::from_mins(1)..=Duration::from_hours(24 * 3_650);
 /// Allowed `archive.max_bytes`.
 pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
+/// Allowed `archive.hydration_rate`.
+pub(crate) const HYDRATION_RATE: RangeInclusive<u64> = (64 << 10)..=(1 << 40);
 /// Allowed `archive.upload_interval`.
 pub(crate) const UPLOAD_INTERVAL: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(24);
 /// Allowed `archive.ship_interval`.
 pub(crate) const SHIP_INTERVAL: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_hours(1);
+/// How long a read of a run that is in the store alone waits for it, in which it is tried several times.
+#[cfg(feature = "history")]
+pub(crate) const LEFT_RUN_WAIT: Duration = Duration::from_secs(20);
 /// Threads that read and write files for copies.
 #[cfg(feature = "history")]
 pub(crate) const COPY_THREADS: usize = 8;

@@ -403,7 +403,8 @@ pub(crate) fn store_options(config: &Config) -> StoreOptions {
             ArchiveOptions::default()
                 .enabled(config.archive.enabled)
                 .retention(config.archive.retention)
-                .max_bytes(config.archive.max_bytes),
+                .max_bytes(config.archive.max_bytes)
+                .hydration_rate(config.archive.hydration_rate),
         )
         .await_copy(config.archive.sync)
         .memory(config.memory.counted())
@@ -448,6 +449,7 @@ impl Core {
                 let text = "archive.url needs a data directory: this host's objects are on a disk of the program";
                 return Err(ConfigError::new(text).into());
             }
+            options = options.remote_runs(place.as_ref().map(Place::remote_runs));
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
             if store.is_for_inspection() {
                 return Err(HostError::ForInspection(config.data.dir));

@@ -4,7 +4,7 @@
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{NamespaceNo, ObjectKey};
+use crate::ident::{CommitNo, NamespaceNo, ObjectKey};
 use crate::manifest::Manifest;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
@@ -149,19 +149,26 @@ pub(crate) fn ended_path(path: &Path) -> PathBuf {
     beside(path, ENDED)
 }
 
+/// Where the replacement of an object's file that a commit continues is until a checkpoint renames it.
+pub(crate) fn replacement_path(path: &Path, commit: CommitNo) -> PathBuf {
+    beside(path, &format!(".next-{:08x}", commit.0))
+}
+
 /// Where an object's file is written before it is complete.
 pub(crate) fn hydrating_path(path: &Path) -> PathBuf {
     beside(path, HYDRATING)
 }
 
-/// Returns whether it is the name of such a file.
-pub(crate) fn is_hydrating(name: &str) -> bool {
-    name.ends_with(HYDRATING)
+/// The id in a file's name, if the file is an object's, or says that the object has ended. A replacement is neither: its commit
+/// may never be made.
+pub(crate) fn id_in(name: &str) -> Option<[u8; 32]> {
+    let name = name.strip_suffix(ENDED).unwrap_or(name);
+    name.strip_suffix(".sqlite").and_then(ObjectKey::parse_id)
 }
 
 /// Returns whether it is the name of a file that only hydration needs.
 pub(crate) fn is_of_hydration(name: &str) -> bool {
-    is_hydrating(name) || name.ends_with(ENDED)
+    name.ends_with(HYDRATING) || name.ends_with(ENDED)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -12,6 +12,9 @@
 //! 7. Only now drop the written versions from the overlay, remove old runs, archive the log before redo, and recycle
 //!    its segments.
 //!
+//! The file of an object that a commit has replaced ([`crate::restore`]) has another name until step 3, which renames it to
+//! the object's before anything is written to it.
+//!
 //! If one object's file cannot be written, the others still are, and nothing is lost: redo is not published, so the log
 //! is kept for that object, which continues to run. When [`FILE_ATTEMPTS`] checkpoints in a row have failed, or commits
 //! wait for log space, the object is quarantined. An error of a sync is final for the node, whichever file it was.
@@ -35,7 +38,7 @@ use crate::limits::{FILE_ATTEMPTS, MAX_FAILING_FILES, PAGE_BYTES, SYNC_ONE_BY_ON
 use crate::log::segment_pool::SegmentPool;
 use crate::manifest::{Manifest, Quarantine};
 use crate::objects::ObjectTable;
-use crate::overlay::{Object, header};
+use crate::overlay::{Object, Pages, header};
 use crate::parallel;
 use crate::quarantine;
 use crate::shared::Shared;
@@ -393,6 +396,7 @@ impl Checkpointer {
                 continue;
             }
             self.shared.log.wait_durable(newest, !self.shared.threads)?;
+            self.put_in_place_durably(&object)?;
             let saved = quarantine::save(&self.shared, &object)?;
             let pages = saved.or_else(|| known.and_then(|known| known.pages.clone()));
             let entry = Quarantine {
@@ -404,6 +408,19 @@ impl Checkpointer {
             listed.push((object, changed.then_some(entry)));
         }
         Ok(listed)
+    }
+
+    /// Gives a quarantined object the file that its saved pages continue.
+    fn put_in_place_durably(&self, object: &Object) -> Result<()> {
+        let mut pages = object.pages();
+        if pages.replaced.is_none() {
+            return Ok(());
+        }
+        self.put_in_place(object, &mut pages)?;
+        drop(pages);
+        let dirs = object.path.ancestors().skip(1).take(3);
+        dirs.into_iter()
+            .try_for_each(|dir| sync_names(&*self.shared.disk, dir))
     }
 
     /// Called once the manifest lists these objects and their missing pages are saved.
@@ -420,9 +437,12 @@ impl Checkpointer {
     /// Brings one object's file up to date. `None` if it already is, or if the object is quarantined.
     fn write_object(&self, object: &Arc<Object>) -> Result<Option<Outcome>> {
         let Shared { log, threads, .. } = &*self.shared;
-        if let Some(snapshot) = self.snapshot(object)? {
+        while let Some(snapshot) = self.snapshot(object)? {
             log.wait_durable(snapshot.newest, !threads)?;
-            return self.write(snapshot).map(Outcome::Written).map(Some);
+            self.complete(object)?;
+            if let Some(written) = self.write(snapshot)? {
+                return Ok(Some(Outcome::Written(written)));
+            }
         }
         let ended = {
             let pages = object.pages();
@@ -432,8 +452,19 @@ impl Checkpointer {
             return Ok(None);
         };
         log.wait_durable(newest, !threads)?;
+        self.complete(object)?;
         let is_removed = self.remove(object)?;
         Ok(is_removed.then_some(Outcome::Removed))
+    }
+
+    /// Has the whole file of an object written, if something stands for it. From then on no other thread writes it.
+    fn complete(&self, object: &Object) -> Result<()> {
+        let completed = self.shared.stand_ins.complete(object.key);
+        completed.map_err(|error| match error.kind() {
+            // It never will be complete. An archive that cannot be reached now is waited for.
+            ErrorKind::Damaged => error.only_of(object.key),
+            _ => error,
+        })
     }
 
     /// Removes the file of an object that has ended, unless another life has begun, or the object is quarantined.
@@ -443,6 +474,8 @@ impl Checkpointer {
             return Ok(false);
         }
         self.objects.close_file(object, &mut pages);
+        self.shared.stand_ins.forget(object.key);
+        self.put_in_place(object, &mut pages)?;
         let noted = self.note_end(object);
         match noted.and_then(|()| self.shared.disk.remove(&object.path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -505,13 +538,19 @@ impl Checkpointer {
         }))
     }
 
-    fn write(&self, snapshot: Snapshot) -> Result<Written> {
+    /// Writes to the object's file. `None` if a commit has replaced the object in the meantime.
+    fn write(&self, snapshot: Snapshot) -> Result<Option<Written>> {
         let path = &snapshot.object.path;
         let key = snapshot.object.key;
         let failed =
             |error| Error::of_object(key, format_args!("writing {}", path.display()), &error);
         let file = {
             let mut pages = snapshot.object.pages();
+            let replaced = pages.replaced;
+            if replaced.is_some_and(|replaced| replaced.end > snapshot.newest) {
+                return Ok(None);
+            }
+            self.put_in_place(&snapshot.object, &mut pages)?;
             match self.objects.file(&snapshot.object, &mut pages)? {
                 Some(file) => file,
                 None => {
@@ -541,10 +580,25 @@ impl Checkpointer {
         if file.len().map_err(failed)? != bytes {
             file.set_len(bytes).map_err(failed)?;
         }
-        Ok(Written {
+        Ok(Some(Written {
             snapshot,
             file: Some(file),
-        })
+        }))
+    }
+
+    /// Renames a replacement of an object's file to the file's name. The commit that continues it is durable, and the redo
+    /// position is not published before the name is. An error is not of the object alone: until it has its file, the log
+    /// is kept.
+    fn put_in_place(&self, object: &Object, pages: &mut Pages) -> Result<()> {
+        if let Some(replaced) = pages.replaced {
+            let replacement = catalog::replacement_path(&object.path, replaced.commit);
+            let renamed = self.shared.disk.rename(&replacement, &object.path);
+            renamed.map_err(|error| {
+                Error::io(format_args!("renaming {}", replacement.display()), &error)
+            })?;
+            pages.replaced = None;
+        }
+        Ok(())
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {

@@ -34,6 +34,7 @@ impl Engine {
             .inspect_err(|_| self.objects.admit(namespace))?;
         // Objects are not cold any more, but the files of some may be half written.
         self.hydration.wait_for(namespace);
+        self.hydration.paged.forget_all(namespace);
         self.remove_files(unique_key)?;
         // The archive need not have its objects.
         self.archive.sweep_again();

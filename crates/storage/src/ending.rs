@@ -72,6 +72,7 @@ impl Engine {
             database_pages: 0,
             last_part: true,
             life: Life::Ends,
+            replaces: false,
             alarm: None,
             entries: 0,
             unix_millis: 0,

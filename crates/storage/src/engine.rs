@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::hydration::Hydration;
 use crate::ident::{CommitNo, Lsn, NamespaceNo, ObjectKey, Page};
 use crate::limits::CLOCK_TOLERANCE;
+use crate::log::gate::Gate;
 use crate::log::part::{self, LogPart};
 use crate::log::range::{self, Range};
 use crate::log::segment_pool::SegmentPool;
@@ -49,6 +50,10 @@ pub(crate) struct Engine {
     pub(crate) stored: Stored,
     /// One repair at a time.
     pub(crate) repairs: Mutex<()>,
+    /// One replacement of an object's file at a time.
+    pub(crate) replacements: Mutex<()>,
+    /// How far the log may be copied.
+    pub(crate) gate: Gate,
     /// The pages of an object that was never written.
     pub(crate) template: Vec<Arc<Page>>,
 }
@@ -69,6 +74,8 @@ impl Engine {
         let objects = Arc::new(ObjectTable::new(shared.clone(), alarms.clone(), objects));
         let archive = Arc::new(Archive::new(shared.clone()));
         let archiver = Arc::new(Archiver::new(archive.clone(), segments.clone()));
+        let (manifest, version) = shared.catalog.current_history();
+        let gate = Gate::of(&manifest.archive, shared.log.appended(), version);
         Self {
             compactor: Compactor::new(archive.clone()),
             checkpointer: Checkpointer::new(
@@ -91,6 +98,8 @@ impl Engine {
             waits: Waits::default(),
             stored,
             repairs: Mutex::default(),
+            replacements: Mutex::default(),
+            gate,
             template,
         }
     }
@@ -306,10 +315,14 @@ impl Engine {
         } = &*self.shared;
         let from = from.unwrap_or_else(|| catalog.current().archived());
         let durable = log.durable();
-        if from >= durable {
+        let end = self.gate.end(durable);
+        let kept = self.segments.extent_at(from);
+        // What is kept may begin after the gate.
+        let is_recycled = || kept.is_some_and(|kept| kept.first >= end);
+        if from >= end || (end < durable && is_recycled()) {
             return Ok(None);
         }
-        let Range { first, records } = range::read(&**disk, &self.segments, from, durable, most)?;
+        let Range { first, records } = range::read(&**disk, &self.segments, from, end, most)?;
         // A class is in the manifest before its first commit is in the log.
         let manifest = catalog.current();
         part::encode(first, &records, &manifest.namespaces).map(Some)

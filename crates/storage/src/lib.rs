@@ -19,16 +19,17 @@
 //! A module imports only from its own layer and from those below; a test of `verify/harness` checks that. From bottom to
 //! top:
 //!
-//! 1. **Plain data**, errors, options, locks and small tools: `ident`, `limits`, `sql_limits`, `options`, `error`,
+//! 1. **Plain data**, errors, options, locks and small tools: `ident`, `limits`, `sql_limits`, `error`,
 //!    `alarm_entry`, `bookmark`, `timeline`, `cbor`, `sync`, `panics`, `parallel`, `wakeup`, `timing`, `random`,
 //!    `memory`, `waits`.
-//! 2. **The disk**, and the files that any part may need: `disk`, `reserve`, `temporary`.
+//! 2. **The disk**, the files that any part may need, and the options: `disk`, `reserve`, `temporary`, `remote_runs`,
+//!    `options`.
 //! 3. **The manifest**, which lists the contents of the data directory: `manifest`, `catalog`.
 //! 4. **The log**, and transactions as bytes: `delta`, `log`, `encoding`.
 //! 5. **The alarm index** of all objects: `alarms`.
 //! 6. **The VFS**, through which SQLite reads and writes pages: `vfs`.
-//! 7. **Pages in memory**, open files, and what all parts of the engine share: `overlay`, `open_files`, `reclaiming`,
-//!    `shared`.
+//! 7. **Pages in memory**, open files, and what all parts of the engine share: `overlay`, `open_files`, `stand_ins`,
+//!    `reclaiming`, `shared`.
 //! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
 //! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`, `hydration`.
 //! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `sweeping`, `hydrating`, `maintenance`, `threads`.
@@ -72,7 +73,7 @@
 //!   is off.
 //! - **s16** Damage in the archive is detected and reported; it never yields a wrong state, costs only the history in
 //!   the damaged file, and never stops an object or the node.
-//! - **s17** A restore is one commit: wholly there or absent after a crash, and undone by another restore, whether or not the
+//! - **s17** A restore is one commit, however large: wholly there or absent after a crash, and undone by another restore, whether or not the
 //!   archive had the state before it.
 //! - **s18** A fault of one object's file affects that object alone. A quarantined object loses nothing acknowledged:
 //!   redo does not pass changes that are neither in its file nor saved separately.
@@ -86,8 +87,8 @@
 //! - **s23** A directory that is restored from its archive, and perhaps the tail of its log, has each object as they have it,
 //!   at the end or at a time: with a tail, after each transaction of the log up to one position. It is complete or refused,
 //!   whatever crash happened meanwhile. Each object is on a new timeline, and positions continue above all that the lost
-//!   directory had. After a lazy restore, each object is so when it is first opened, and no commit builds on a file of it that is
-//!   not durable.
+//!   directory had. After a lazy restore, each object is so when it is first opened, with or without a file, and no checkpoint builds on a file
+//!   of it that is not whole and durable.
 //! - **s24** A fingerprint of an object is of one commit, and a whole copy of the archive that has the commit compares as the
 //!   same ([`CopiedArchive::compare`]). A page that differs is named.
 //!
@@ -156,6 +157,7 @@ mod quarantine;
 mod random;
 mod reclaiming;
 mod recovery;
+mod remote_runs;
 mod repair;
 mod reserve;
 mod restore;
@@ -163,6 +165,7 @@ mod restore_directory;
 mod rows;
 mod shared;
 mod sql_limits;
+mod stand_ins;
 mod store;
 mod stored;
 mod sweeping;
@@ -207,6 +210,7 @@ pub use params::{Param, Params, ParamsFromIter, ToSql, ToSqlError, Value, params
 pub use proof::{Comparison, CopiedArchive, Fingerprint};
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
+pub use remote_runs::RemoteRuns;
 pub use repair::{Repair, Repaired};
 pub use restore::PastDatabase;
 pub use restore_directory::{

@@ -267,6 +267,26 @@ pub const MAX_HYDRATION_RETRY: Duration = Duration::from_mins(1);
 /// Objects that are hydrated at once because they are needed. Each may take [`RESTORE_PAGES_IN_MEMORY`].
 pub const HYDRATIONS_AT_ONCE: usize = 4;
 
+/// An object of at least this many pages (256 KiB) has a map in each run of where its pages are.
+pub const MAPPED_PAGES: u32 = 64;
+
+/// Changes of pages of one object in one run of which there is a map: it is made in memory.
+pub const MAX_MAPPED_CHANGES: usize = 1 << 20;
+
+/// Unless [`RestoreOptions::large_bytes`](crate::RestoreOptions::large_bytes) says otherwise, an object of at least this size is read
+/// page by page from the archive while it has no file.
+pub const LARGE_OBJECT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Large objects whose pages a lazy restore lets be read so; further ones get their files before their first event.
+pub const MAX_LARGE_OBJECTS: usize = 1024;
+
+/// Bytes of commits in runs without a map of them that are kept in memory for a large object without a file. One with more gets its
+/// file before its first event.
+pub const MAX_LARGE_CHANGES: usize = 32 * 1024 * 1024;
+
+/// Blocks of the archive that are kept in memory for a large object without a file; one has up to [`MAX_ARCHIVE_BLOCK_BYTES`].
+pub const LARGE_OBJECT_BLOCKS: usize = 16;
+
 /// Runs of the archive kept open by one step or lookup.
 pub const OPEN_RUNS: usize = 32;
 

@@ -27,7 +27,7 @@ impl Engine {
     pub(crate) fn run_maintenance(&self) -> Result<()> {
         self.prepare_segments()?;
         if !self.shared.threads {
-            self.hydrate_or_warn();
+            let _ = self.hydrate_or_warn();
             while self.compactor.compact()? {}
             self.sweep_or_warn();
         }
@@ -109,7 +109,8 @@ impl Engine {
 
     /// Returns whether someone waits for a checkpoint that archives the log.
     fn take_wanted_copy(&self) -> bool {
-        self.copy_is_wanted.swap(false, Ordering::AcqRel) && self.archive_lags()
+        let lags = self.archive_lags() || self.gate.is_held_by_opening();
+        self.copy_is_wanted.swap(false, Ordering::AcqRel) && lags
     }
 
     /// The thread that takes checkpoints.
@@ -162,10 +163,15 @@ impl Engine {
     pub(crate) fn run_hydration(&self) {
         let mut pause = HYDRATION_RETRY;
         loop {
+            let begun = timing::now();
             match self.hydrate_or_warn() {
-                Some(true) => pause = HYDRATION_RETRY,
-                Some(false) => break,
-                None => {
+                Ok(Some(bytes)) => {
+                    pause = HYDRATION_RETRY;
+                    let rest = self.time_for(bytes).saturating_sub(begun.elapsed());
+                    self.archive.pause(rest);
+                }
+                Ok(None) => break,
+                Err(_) => {
                     self.archive.pause(pause);
                     pause = (pause * 2).min(MAX_HYDRATION_RETRY);
                 }
@@ -173,14 +179,19 @@ impl Engine {
         }
     }
 
-    /// Writes the files of a batch of cold objects. Returns whether others may lack theirs; `None` after an error.
-    fn hydrate_or_warn(&self) -> Option<bool> {
-        let hydrated = self.hydrate_batch();
-        hydrated
-            .inspect_err(|error| {
-                tracing::warn!(%error, "cannot write the files of all restored objects; it will be retried");
-            })
-            .ok()
+    /// The time in which hydration may write so much.
+    fn time_for(&self, bytes: u64) -> Duration {
+        let rate = self.shared.options.archive.hydration_rate;
+        rate.map_or(Duration::ZERO, |rate| {
+            Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
+        })
+    }
+
+    /// As [`Engine::hydrate_batch`].
+    fn hydrate_or_warn(&self) -> Result<Option<u64>> {
+        self.hydrate_batch().inspect_err(|error| {
+            tracing::warn!(%error, "cannot write the files of all restored objects; it will be retried");
+        })
     }
 
     /// The thread that prepares segments.

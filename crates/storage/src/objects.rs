@@ -300,6 +300,7 @@ impl ObjectTable {
         self.count_overlay(pages.overlay.len(), 0);
         pages.overlay = FxHashMap::default();
         pages.retired = true;
+        self.shared.stand_ins.forget(object.key);
         self.live.lock().remove(&object.key);
     }
 
@@ -332,28 +333,45 @@ impl ObjectTable {
         if let FileState::Missing = pages.file {
             return Ok(None);
         }
-        match self.shared.disk.open(&object.path, OpenMode::Existing) {
+        let path = object.file_path(pages);
+        match self.shared.disk.open(&path, OpenMode::Existing) {
             Ok(file) => {
                 self.shared.open_files.add(object, pages, file.clone());
                 Ok(Some(file))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !pages.has_file => {
-                pages.file = FileState::Missing;
-                Ok(None)
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.without_file(object, pages, &error)
             }
             Err(error) => {
-                let missing = if error.kind() == io::ErrorKind::NotFound {
-                    ", which is missing"
-                } else {
-                    ""
-                };
-                Err(Error::of_object(
-                    object.key,
-                    format_args!("opening {}{missing}", object.path.display()),
-                    &error,
-                ))
+                let doing = format_args!("opening {}", path.display());
+                Err(Error::of_object(object.key, doing, &error))
             }
         }
+    }
+
+    /// What stands for the file of an object that has none.
+    fn without_file(
+        &self,
+        object: &Arc<Object>,
+        pages: &mut Pages,
+        error: &io::Error,
+    ) -> Result<Option<Arc<dyn DiskFile>>> {
+        let stand_in = match pages.replaced {
+            // Only the state before it is in the archive.
+            Some(_) => None,
+            None => self.shared.stand_ins.open(object.key)?,
+        };
+        if let Some(file) = stand_in {
+            self.shared.open_files.add(object, pages, file.clone());
+            return Ok(Some(file));
+        }
+        if !pages.has_file {
+            pages.file = FileState::Missing;
+            return Ok(None);
+        }
+        let path = object.file_path(pages);
+        let doing = format_args!("opening {}, which is missing", path.display());
+        Err(Error::of_object(object.key, doing, error))
     }
 
     /// Records that a checkpoint has created the object's file.

@@ -2,6 +2,7 @@
 
 use crate::limits::{MAX_OBJECT_BYTES, MIN_SEGMENT_BYTES};
 use crate::memory::MemoryBudget;
+use crate::remote_runs::RemoteRuns;
 use crate::sql_limits::SqlLimits;
 use abide_macros::Setters;
 use std::num::NonZero;
@@ -21,6 +22,10 @@ pub struct StoreOptions {
     pub checkpoint_bytes: u64,
     /// A checkpoint begins after this time if anything has changed. Default 60 s.
     pub checkpoint_interval: Duration,
+    /// A restore or a fork that changes more bytes of pages than this writes the whole object to a new file, which replaces
+    /// the old one; one that changes less is written to the log, from memory. At most half of
+    /// [`crate::limits::MAX_TRANSACTION_BYTES`]. Default 64 MiB.
+    pub large_restore_bytes: u64,
     /// SQLite's page cache for each open object in KiB. Default 2048.
     pub cache_kib: usize,
     /// The time of commits, milliseconds since 1970. Default: the system's clock.
@@ -35,6 +40,12 @@ pub struct StoreOptions {
     pub sql: SqlLimits,
     /// How much history is kept.
     pub archive: ArchiveOptions,
+    /// Where the runs are that a lazy restore has left in their store ([`RestoreOptions::remote`]). A directory that has such
+    /// runs is not opened without. Default none.
+    ///
+    /// [`RestoreOptions::remote`]: crate::RestoreOptions::remote
+    #[setters(into)]
+    pub remote_runs: Option<Arc<dyn RemoteRuns>>,
     /// The node's memory budget for everything that grows with load. Default: no limit.
     pub memory: MemoryBudget,
     /// Hold back what is durable until it is copied to another place, too: [`Store::durable`] and what listeners are told
@@ -68,12 +79,14 @@ impl Default for StoreOptions {
             segment_bytes: 64 << 20,
             checkpoint_bytes: 256 << 20,
             checkpoint_interval: Duration::from_mins(1),
+            large_restore_bytes: 64 << 20,
             cache_kib: 2048,
             unix_millis: Arc::new(unix_millis),
             max_object_bytes: MAX_OBJECT_BYTES,
             max_bytes: None,
             sql: SqlLimits::default(),
             archive: ArchiveOptions::default(),
+            remote_runs: None,
             memory: MemoryBudget::unlimited(),
             await_copy: false,
             manual: false,
@@ -88,6 +101,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("segment_bytes", &self.segment_bytes)
             .field("checkpoint_bytes", &self.checkpoint_bytes)
             .field("checkpoint_interval", &self.checkpoint_interval)
+            .field("large_restore_bytes", &self.large_restore_bytes)
             .field("cache_kib", &self.cache_kib)
             .field("max_object_bytes", &self.max_object_bytes)
             .field("max_bytes", &self.max_bytes)
@@ -137,6 +151,10 @@ pub struct ArchiveOptions {
     /// waits if there is none. When the disk has less free space than a full log needs, and less than the archive
     /// takes, the oldest history is folded too: commits take precedence over history.
     pub max_bytes: u64,
+    /// Bytes of object files that are written in the background in each second after a lazy restore; after a batch or a large
+    /// object, the next waits. Objects that are needed do not wait. Default `None`: as fast as it goes.
+    #[setters(into)]
+    pub hydration_rate: Option<u64>,
 }
 
 impl Default for ArchiveOptions {
@@ -145,6 +163,7 @@ impl Default for ArchiveOptions {
             enabled: true,
             retention: Duration::from_hours(30 * 24),
             max_bytes: 64 << 30,
+            hydration_rate: None,
         }
     }
 }

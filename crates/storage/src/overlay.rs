@@ -4,6 +4,7 @@
 //! Invariants kept here: a page leaves the overlay only when exactly that version is durable in the file; a delta is
 //! only encoded against an image whose full version is after the log's full-image horizon.
 
+use crate::catalog;
 use crate::delta::Entry;
 use crate::disk::DiskFile;
 use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Page, ZERO_PAGE};
@@ -11,7 +12,8 @@ use crate::log::record::Header;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One object, shared between its connection and the checkpointer.
@@ -38,6 +40,8 @@ pub(crate) struct Pages {
     /// The newest commit has ended the object. Its file, which may still be there, does not count; the next checkpoint
     /// removes it.
     pub(crate) ended: bool,
+    /// The newest commit that continues a replacement, while that is in a file beside the object's.
+    pub(crate) replaced: Option<Replaced>,
     /// What the log's tail has of the object; `None` once it is known that the file goes with it.
     pub(crate) tail: Option<Tail>,
     /// Why the object is unavailable. Its pages no longer change.
@@ -48,6 +52,14 @@ pub(crate) struct Pages {
     pub(crate) departures: u64,
     /// The object has left the table of live objects: look it up again.
     pub(crate) retired: bool,
+}
+
+/// A commit that continues a replacement.
+#[derive(Clone, Copy)]
+pub(crate) struct Replaced {
+    pub(crate) commit: CommitNo,
+    /// The position after it.
+    pub(crate) end: Lsn,
 }
 
 /// The commits of an object in the log's tail.
@@ -100,6 +112,7 @@ impl Object {
                 has_file: false,
                 failed_writes: 0,
                 ended: false,
+                replaced: None,
                 tail: None,
                 quarantined: None,
                 open: false,
@@ -111,6 +124,14 @@ impl Object {
 
     pub(crate) fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock()
+    }
+
+    /// Where the object's file is. A replacement of it gets its name with the next checkpoint.
+    pub(crate) fn file_path(&self, pages: &Pages) -> Cow<'_, Path> {
+        match pages.replaced {
+            Some(of) => Cow::Owned(catalog::replacement_path(&self.path, of.commit)),
+            None => Cow::Borrowed(&self.path),
+        }
     }
 
     /// The pages, unless another thread has them locked.
@@ -138,7 +159,20 @@ impl Pages {
         end: Lsn,
         mut payload: &[u8],
     ) -> Result<(), String> {
-        let is_whole = record.life == Life::Begins || self.tail.is_some_and(|tail| tail.is_whole);
+        let replaced = self.replaced.map(|replaced| replaced.commit);
+        let is_replacing = record.replaces || replaced == Some(record.commit);
+        if record.replaces {
+            self.overlay.clear();
+            self.replaced = Some(Replaced {
+                commit: record.commit,
+                end,
+            });
+            self.tail = None;
+        } else if record.life != Life::Continues && !is_replacing {
+            self.replaced = None;
+        }
+        let begins = record.life == Life::Begins && !is_replacing;
+        let is_whole = begins || self.tail.is_some_and(|tail| tail.is_whole);
         let first = self.tail.map_or(record.commit, |tail| tail.first);
         self.tail = Some(Tail { first, is_whole });
         for _ in 0..record.entries {

@@ -5,6 +5,10 @@
 //! Nothing reaches the log, the overlay or the file before the commit point. Cache spills, savepoints and rollbacks all
 //! end in the staging area; a page that was staged and then restored compares equal at the commit and is omitted.
 //!
+//! A restore or a fork that is too large for one transaction puts the whole new state into a separate file, a
+//! [`Replacement`]. Reads then come from there instead of the overlay and the file. The next commit refers to it, and makes
+//! it the object's file.
+//!
 //! Every page of the database has been in a commit since it was last added: the log alone determines its content.
 //! SQLite does not write a page that one transaction adds and frees, so the commit that adds it stages zeros. Otherwise
 //! such a page would read as whatever the file still holds after an earlier end, which neither replay nor the archive
@@ -13,6 +17,7 @@
 use crate::alarm_entry::AlarmChange;
 use crate::bookmark::Bookmark;
 use crate::delta::{self, Encoded};
+use crate::disk::DiskFile;
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +26,7 @@ use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, P
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
 use crate::objects::reading;
-use crate::overlay::{Object, OverlayPage, Pages, header};
+use crate::overlay::{Object, OverlayPage, Pages, Replaced, header};
 use crate::quarantine;
 use crate::sql_limits::SqlLimits;
 use crate::stored::{Bound, BoundOf};
@@ -36,6 +41,8 @@ pub(crate) struct PageFile {
     engine: Arc<Engine>,
     object: Arc<Object>,
     staged: RefCell<FxHashMap<u32, Arc<Page>>>,
+    /// The state that the next commit continues, instead of the newest one.
+    replacement: RefCell<Option<Replacement>>,
     /// The size after an uncommitted truncation or growth.
     staged_size: Cell<Option<u32>>,
     /// The change that the next commit makes to the object's alarm.
@@ -56,6 +63,14 @@ pub(crate) struct PageFile {
     reads: Cell<u64>,
 }
 
+/// A new state of the whole object in a file that is durable, as is its name: see [`crate::catalog::replacement_path`].
+#[derive(Clone)]
+pub(crate) struct Replacement {
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Its size in pages.
+    pub(crate) size: u32,
+}
+
 impl PageFile {
     pub(crate) fn new(engine: Arc<Engine>, object: Arc<Object>) -> Self {
         Self {
@@ -63,6 +78,7 @@ impl PageFile {
             engine,
             object,
             staged: RefCell::default(),
+            replacement: RefCell::default(),
             staged_size: Cell::new(None),
             alarm: Cell::new(None),
             committed: Cell::new(None),
@@ -203,6 +219,9 @@ impl PageFile {
     }
 
     fn base_size(&self, pages: &Pages) -> u32 {
+        if let Some(replacement) = &*self.replacement.borrow() {
+            return replacement.size;
+        }
         match pages.size {
             0 => self.engine.template.len() as u32,
             size => size,
@@ -223,6 +242,13 @@ impl PageFile {
         }
         let mut pages = self.object.pages();
         self.must_be_sound(&pages)?;
+        let offset = (u64::from(page_no) - 1) * PAGE_BYTES as u64 + within as u64;
+        if let Some(replacement) = &*self.replacement.borrow() {
+            let read = replacement.file.read_at(out, offset);
+            let read = read.map_err(|error| reading(&self.object, &error))?;
+            out[read..].fill(0);
+            return Ok(());
+        }
         if let Some(page) = pages.overlay.get(&page_no) {
             out.copy_from_slice(&page.image[range]);
             return Ok(());
@@ -233,11 +259,9 @@ impl PageFile {
             return Ok(());
         }
         let read = match self.engine.objects.file(&self.object, &mut pages)? {
-            Some(file) => {
-                let offset = (u64::from(page_no) - 1) * PAGE_BYTES as u64 + within as u64;
-                file.read_at(out, offset)
-                    .map_err(|error| reading(&self.object, &error))?
-            }
+            Some(file) => file
+                .read_at(out, offset)
+                .map_err(|error| reading(&self.object, &error))?,
             None => 0,
         };
         out[read..].fill(0);
@@ -250,6 +274,32 @@ impl PageFile {
             Some(why) => Err(quarantine::refusal(self.object.key, why)),
             None => Ok(()),
         }
+    }
+
+    /// Puts a new state of the whole object in place of the newest one, for the next commit.
+    pub(crate) fn replace(&self, replacement: Replacement) {
+        *self.replacement.borrow_mut() = Some(replacement);
+    }
+
+    /// Takes the new state back, unless the commit was made. Returns whether it did.
+    pub(crate) fn take_replacement(&self) -> bool {
+        self.replacement.take().is_some()
+    }
+
+    /// The object.
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// The number that the next commit has.
+    pub(crate) fn next_number(&self) -> CommitNo {
+        self.next_commit(&self.object.pages())
+    }
+
+    /// Rejects a commit after which the object would have this many pages, if all objects together would exceed their limit.
+    pub(crate) fn must_admit(&self, size: u32) -> Result<()> {
+        let present = self.object.pages().size;
+        self.engine.stored.admit(present, size)
     }
 
     /// Discards the staged pages.
@@ -303,18 +353,20 @@ impl PageFile {
         // must find it there.
         let mut pages = self.object.pages();
         self.must_be_sound(&pages).map_err(Refused::Failed)?;
-        if pages.size == 0 {
+        let replacement = self.replacement.borrow().clone();
+        let base_size = replacement.as_ref().map_or(pages.size, |of| of.size);
+        if base_size == 0 {
             for (page_no, page) in (1..).zip(&self.engine.template) {
                 staged.entry(page_no).or_insert_with(|| page.clone());
             }
         }
         let size = match staged.get(&1) {
             Some(first) => header::size(&first[..]),
-            None => pages.size,
+            None => base_size,
         };
         let admitted = self.engine.stored.admit(pages.size, size);
         admitted.map_err(Refused::Failed)?;
-        stage_added(&mut staged, pages.size, size);
+        stage_added(&mut staged, base_size, size);
         let basis = Basis {
             full_image_horizon: self.engine.shared.log.full_image_horizon(),
             departures: pages.departures,
@@ -336,6 +388,20 @@ impl PageFile {
         let bytes = end.0 - start.0;
         self.engine.shared.count_append(bytes);
         let before = pages.overlay.len();
+        if let Some(Replacement { file, .. }) = replacement {
+            // From here on, the object's file is that of the replacement.
+            let objects = &self.engine.objects;
+            objects.close_file(&self.object, &mut pages);
+            pages.overlay.clear();
+            pages.departures += 1;
+            pages.has_file = true;
+            pages.replaced = Some(Replaced {
+                commit: self.next_commit(&pages),
+                end,
+            });
+            objects.file_was_made(&self.object, &mut pages, file);
+            self.replacement.take();
+        }
         for &(page_no, full) in &encoding.written {
             let Some(image) = staged.remove(&page_no) else {
                 continue;
@@ -400,6 +466,7 @@ impl PageFile {
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
         numbers.sort_unstable();
+        let replaces = self.replacement.borrow().is_some();
         let mut part = Part::begin(&mut transaction.bytes);
         for &page_no in &*numbers {
             if transaction.bytes.len() - part.start >= MAX_RECORD_PAYLOAD {
@@ -409,7 +476,7 @@ impl PageFile {
             let previous = pages
                 .overlay
                 .get(&page_no)
-                .filter(|old| old.full_at >= full_image_horizon);
+                .filter(|old| old.full_at >= full_image_horizon && !replaces);
             let encoded = delta::encode(
                 &mut transaction.bytes,
                 page_no,
@@ -444,6 +511,7 @@ impl PageFile {
         let bytes = &mut transaction.bytes;
         bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
         let length = bytes.len() - part.start;
+        let is_first = transaction.lengths.is_empty();
         let payload_crc = crc32c::crc32c(&bytes[part.start + HEADER_BYTES..]);
         let header = Header {
             length,
@@ -458,6 +526,7 @@ impl PageFile {
                 0 => Life::Begins,
                 _ => Life::Continues,
             },
+            replaces: is_first && self.replacement.borrow().is_some(),
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
             unix_millis: 0,

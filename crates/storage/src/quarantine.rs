@@ -73,6 +73,7 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
             entries: 0,
             kind: Kind::Commit,
             life: Life::Continues,
+            replaces: false,
             first: true,
             last: false,
         };

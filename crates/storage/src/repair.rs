@@ -148,7 +148,7 @@ impl Engine {
             Some(saved) => quarantine::load(&self.shared, key, &saved.run),
             None => Ok(SavedPages::default()),
         };
-        let mut known = vec![self.archive.newest_commit(key)];
+        let mut known = vec![self.archive.newest_commit(key)?];
         known.extend(saved.as_ref().ok().map(|saved| saved.commit));
         let paths = self.paths(key, &quarantine)?;
         known.extend(
@@ -194,10 +194,10 @@ impl Engine {
     pub(crate) fn quarantine_if_lost(&self, key: ObjectKey) -> Result<()> {
         let is_absent = || Ok(self.present_commit(key)? == Some(CommitNo(0)));
         // What is not archived yet may have deleted it.
-        if !is_absent()? || !self.archive.has_object(key) || self.archive_everything().is_err() {
+        if !is_absent()? || !self.archive.has_object(key)? || self.archive_everything().is_err() {
             return Ok(());
         }
-        if !is_absent()? || !self.archive.has_object(key) {
+        if !is_absent()? || !self.archive.has_object(key)? {
             return Ok(());
         }
         self.objects.with(key, |_, pages| {

@@ -12,6 +12,7 @@ use crate::open_files::OpenFiles;
 use crate::options::StoreOptions;
 use crate::parallel;
 use crate::reserve::Reserve;
+use crate::stand_ins::StandIns;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crate::timeline::Mark;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryAccount>,
     /// The object files that are kept open.
     pub(crate) open_files: Arc<OpenFiles>,
+    pub(crate) stand_ins: StandIns,
     /// What a start on a full disk needs.
     pub(crate) reserve: Reserve,
     /// The newest restore of the whole directory.
@@ -77,6 +79,7 @@ impl Shared {
             clock_watch: RwLock::default(),
             saved_steps,
             open_files,
+            stand_ins: StandIns::default(),
             reserve: Reserve::new(disk.clone(), &dir),
             cores: options.cores_or_all(),
             disk,

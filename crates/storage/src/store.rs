@@ -224,9 +224,17 @@ impl Store {
         self.0.engine.hydration.may_lack(key)
     }
 
-    /// Writes the object's file from the archive, durably, if the object has its state there alone. All such objects get their
-    /// files in the background; this one gets it now. Takes as long as reading and writing the object does: not for a thread
-    /// that runs objects.
+    /// The objects whose pages are read from the archive as they are needed, because they are large and have no files yet.
+    /// Reading one may take as long as the archive does: they should not share a thread with others. While the archive cannot be
+    /// read, objects that have their files may be among them.
+    pub fn large_cold_objects(&self) -> Vec<ObjectKey> {
+        self.0.engine.large_cold_objects()
+    }
+
+    /// Has the object ready to be opened, if it has its state in the archive alone: its file is written, durably. All such objects
+    /// get their files in the background; this one gets it now. Takes as long as reading and writing the object does: not for a
+    /// thread that runs objects. A large one ([`RestoreOptions::large_bytes`](crate::RestoreOptions::large_bytes)) is ready without
+    /// a file: it is read page by page until it has one.
     ///
     /// # Errors
     /// The archive or the disk cannot be read or written; nothing is lost, and a later call tries again. An object without a
@@ -428,6 +436,18 @@ impl Store {
     /// notified on the calling thread. A position that is not above the last one, and a failed log, change nothing.
     pub fn copied(&self, lsn: Lsn) {
         self.0.engine.shared.log.copied(lsn);
+    }
+
+    /// Says that this version of the history ([`Store::history_version`]) is copied to another place, or one that is newer. A
+    /// commit of a large restore or fork continues a new state that is among [`HistoryCopy::runs`]: [`Store::log_part`] ends
+    /// before it until the version that has the state is copied.
+    pub fn history_copied(&self, version: u64) {
+        self.0.engine.gate.copied(version);
+    }
+
+    /// Returns whether [`Store::log_part`] ends before what is durable until the present version of the history is copied.
+    pub fn awaits_history_copy(&self) -> bool {
+        self.0.engine.gate.is_waiting()
     }
 
     /// Reads whole records of the durable log, to copy them: from `from` on, which is the end of an earlier part, or from

@@ -1,8 +1,8 @@
 //! A lost store comes back from a bucket: the download, the data directory, and the first answer.
 
-use std::{fs, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, fs, sync::Arc, time::Instant};
 
-use abide::history::{Download, Options as CopyOptions, Store};
+use abide::history::{Download, Options as CopyOptions};
 use abide_storage::{RealDisk, RestoreOptions, StoreOptions, restore_directory};
 use anyhow::{Context as _, Result, ensure};
 use tokio::runtime::Runtime;
@@ -94,25 +94,34 @@ fn measure(context: &Context, lost: &Lost) -> Result<()> {
     engine.store().close()?;
     drop(engine);
     context.fresh_dir("ours")?;
-    restore(context, &runtime, &place, lost, false)?;
-    restore(context, &runtime, &place, lost, true)
+    restore(context, &runtime, &bucket, lost, false)?;
+    restore(context, &runtime, &bucket, lost, true)
 }
 
-/// Restores it on an empty machine. Lazily, files of objects are written when they are needed.
+/// Restores it on an empty machine. Lazily, the archive stays in the bucket, and what is needed is read there.
 fn restore(
     context: &Context,
     runtime: &Runtime,
-    place: &Store,
+    bucket: &Bucket,
     lost: &Lost,
     lazy: bool,
 ) -> Result<()> {
+    let place = bucket.place()?;
+    let copies = place.copies();
     let dir = context.fresh_dir("restored")?;
     let archive_dir = dir.join("archive");
     fs::create_dir(&archive_dir)?;
     let disk = context.probe()?;
     let begun = Instant::now();
-    let found = runtime.block_on(Download::find(place, None))?;
-    runtime.block_on(found.save(&archive_dir, |_, _| {}))?;
+    let found = runtime.block_on(Download::find(copies, None))?;
+    let mut remote = BTreeMap::new();
+    if lazy {
+        for run in runtime.block_on(found.leave(&archive_dir))? {
+            remote.insert(run.number, run.place()?);
+        }
+    } else {
+        runtime.block_on(found.save(&archive_dir, |_, _| {}))?;
+    }
     let download = begun.elapsed().as_secs_f64();
     let manifest = found.manifest();
     let encoded = manifest.content.as_deref();
@@ -123,8 +132,8 @@ fn restore(
         Arc::new(RealDisk),
         &dir,
         encoded,
-        RestoreOptions::default().lazy(lazy),
-        &StoreOptions::default(),
+        RestoreOptions::default().lazy(lazy).remote(remote),
+        &StoreOptions::default().remote_runs(place.remote_runs()),
         &|_| {},
     )?;
     let build = begun.elapsed().as_secs_f64();
@@ -136,9 +145,11 @@ fn restore(
     );
 
     let begun = Instant::now();
-    let engine = Engine::open(&dir, commits::options())?;
+    let options = commits::options().remote_runs(place.remote_runs());
+    let engine = Engine::open(&dir, options)?;
     (lost.ask)(&engine)?;
     let answer = begun.elapsed().as_secs_f64();
+    let received = copies.traffic().received as f64 / MEBIBYTE;
     engine.store().close()?;
     drop(engine);
     context.fresh_dir("restored")?;
@@ -149,7 +160,7 @@ fn restore(
         (
             "download",
             download,
-            Some(from_store),
+            (!lazy).then_some(from_store),
             format!("{from_store:.1} MiB in {} runs", manifest.runs.len()),
         ),
         (
@@ -165,7 +176,10 @@ fn restore(
             "first-answer",
             answer,
             None,
-            format!("{:.2} s in all", download + build + answer),
+            format!(
+                "{:.2} s in all; {received:.1} MiB received",
+                download + build + answer
+            ),
         ),
     ];
     for (step, seconds, mebibytes, note) in steps {

@@ -91,7 +91,9 @@ fn has_files(data: &Path) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lazily_restored_node_serves_at_once_and_writes_its_files() {
     let world = World::new();
-    let server = world.program("0").start();
+    // What is copied is in runs.
+    let first = world.program("0");
+    let server = first.env("ABIDE__ARCHIVE__SHIP_INTERVAL", "off").start();
     for key in 0..40 {
         put(&server, key, key).await;
     }
@@ -103,6 +105,7 @@ async fn a_lazily_restored_node_serves_at_once_and_writes_its_files() {
         .await
         .unwrap();
     assert!(said.contains("ready to be served, as of"), "{said}");
+    assert!(said.contains("stay in the store"), "{said}");
     assert!(!has_files(&world.data("1")));
     for how in [&["--take-over", "--lazy", "--at", "-1s"][..], &["--lazy"]] {
         assert!(world.restore("2", how).await.is_err());

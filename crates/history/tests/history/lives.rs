@@ -40,7 +40,7 @@ pub(crate) fn faults(random: &mut Random) -> Faults {
     }
 }
 
-fn some_options(random: &mut Random, take_over: bool) -> Options {
+pub(crate) fn some_options(random: &mut Random, take_over: bool) -> Options {
     let part = [16, 64, 1000][random.below(3) as usize];
     let keep = [0, 5, 60][random.below(3) as usize];
     let base = if take_over { taking_over() } else { options() };
@@ -55,7 +55,7 @@ fn some_options(random: &mut Random, take_over: bool) -> Options {
 }
 
 /// Lets the tasks run for a while: some steps, or some time.
-async fn pass(random: &mut Random) {
+pub(crate) async fn pass(random: &mut Random) {
     if random.percent(50) {
         for _ in 0..random.below(60) {
             tokio::task::yield_now().await;

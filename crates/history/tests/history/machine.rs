@@ -10,7 +10,7 @@ use std::{
 };
 
 use abide_history::{
-    Download, Options, Part, Run, Seal, Snapshot, Source, Status, Store, Uploader,
+    Download, Options, Part, Run, Seal, Snapshot, Source, Status, Store, StoredRun, Uploader,
 };
 use abide_s3::{Faults, Random};
 use bytes::Bytes;
@@ -31,6 +31,8 @@ struct State {
     version: u64,
     newest: u64,
     runs: BTreeMap<u64, Vec<u8>>,
+    /// Those of them that have no files, because a restore has left them in the store.
+    left: BTreeMap<u64, StoredRun>,
     /// It says that it cannot tell, so often.
     silent: u32,
     /// The position at which the log begins.
@@ -40,6 +42,8 @@ struct State {
     archived: u64,
     /// The position up to which it was told that the store has the log.
     copied: u64,
+    /// The log after this position waits until this version is copied.
+    held: Option<(u64, u64)>,
 }
 
 impl State {
@@ -71,6 +75,7 @@ impl Source for History {
             number: *number,
             path: self.path(*number),
             bytes: bytes.len() as u64,
+            stored: state.left.get(number).cloned(),
         });
         Some(Snapshot {
             time: SystemTime::UNIX_EPOCH,
@@ -89,10 +94,23 @@ impl Source for History {
         let state = self.state.lock().unwrap();
         let first = from.unwrap_or(0).max(state.archived);
         let bytes = &state.log[(first - state.first) as usize..];
-        let bytes = &bytes[..bytes.len().min(most).min(50)];
+        let held = state
+            .held
+            .map(|(after, _)| after.saturating_sub(first) as usize);
+        let most = most.min(50).min(held.unwrap_or(usize::MAX));
+        let bytes = &bytes[..bytes.len().min(most)];
         let end = first + bytes.len() as u64;
         let bytes = Bytes::copy_from_slice(bytes);
         Ok((first < end).then_some(Part { first, end, bytes }))
+    }
+
+    fn history_copied(&self, version: u64) {
+        let mut state = self.state.lock().unwrap();
+        state.held = state.held.filter(|(_, waits_for)| *waits_for > version);
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.state.lock().unwrap().held.is_some()
     }
 
     fn wait_beyond(&self, position: u64) {
@@ -119,6 +137,18 @@ impl History {
     /// Adds to the log.
     pub(crate) fn commit(&self, bytes: &[u8]) {
         self.state.lock().unwrap().log.extend_from_slice(bytes);
+    }
+
+    /// Adds a run without any of the log, and adds to the log, which is not to be shipped before the run.
+    pub(crate) fn commit_after(&self, run: Vec<u8>, bytes: &[u8]) {
+        let mut state = self.state.lock().unwrap();
+        state.newest += 1;
+        state.version += 1;
+        let number = state.newest;
+        fs::write(self.path(number), &run).unwrap();
+        state.runs.insert(number, run);
+        state.held = Some((state.end(), state.version));
+        state.log.extend_from_slice(bytes);
     }
 
     /// The position up to which it was told that the store has the log.
@@ -150,7 +180,9 @@ impl History {
         let mut merged = Vec::new();
         for number in old {
             merged.extend(state.runs.remove(&number).unwrap());
-            fs::remove_file(self.path(number)).unwrap();
+            if state.left.remove(&number).is_none() {
+                fs::remove_file(self.path(number)).unwrap();
+            }
         }
         drop(state);
         self.add(merged);
@@ -163,6 +195,11 @@ impl History {
 
     pub(crate) fn be_silent(&self, times: u32) {
         self.state.lock().unwrap().silent = times;
+    }
+
+    /// What a restore has left in the store.
+    pub(crate) fn left(&self) -> Vec<StoredRun> {
+        self.state.lock().unwrap().left.values().cloned().collect()
     }
 
     pub(crate) fn runs(&self) -> BTreeMap<u64, Vec<u8>> {
@@ -255,6 +292,27 @@ impl Machine {
             state: Mutex::new(state),
         });
         Self { dir, history }
+    }
+
+    /// One that was restored to continue, and does not have the files of the runs.
+    pub(crate) async fn continued_from_afar(store: &Store) -> Self {
+        let machine = Self::continued(store).await;
+        let (dir, elsewhere) = (machine.dir.path(), tempfile::tempdir().unwrap());
+        for number in machine.history.runs().keys() {
+            fs::remove_file(machine.history.path(*number)).unwrap();
+        }
+        let download = Download::find(store, None).await.unwrap();
+        let left = download.leave(elsewhere.path()).await.unwrap();
+        assert_eq!(read_runs(dir), BTreeMap::new());
+        let mut state = machine.history.state.lock().unwrap();
+        // As they are written down.
+        let written = left.iter().map(|run| {
+            let place = run.place().unwrap();
+            (run.number, StoredRun::at(&place).unwrap())
+        });
+        state.left = written.collect();
+        drop(state);
+        machine
     }
 
     /// One that was restored to continue, after the tail was sealed.

@@ -8,6 +8,7 @@ mod front;
 mod garbage;
 mod idle;
 mod judge;
+mod left;
 mod lives;
 mod machine;
 mod net;

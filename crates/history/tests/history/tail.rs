@@ -59,6 +59,27 @@ async fn the_log_is_in_the_store_a_second_after_a_commit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_log_that_waits_for_a_run_is_shipped_soon_after_it() {
+    let bucket = Bucket::new(1);
+    let judge = Judge::of(&bucket);
+    let store = store(&bucket);
+    let (machine, _uploader) = Machine::copied(&store).await;
+    machine.history.commit(b"before");
+    machine
+        .history
+        .commit_after(vec![7; 100], b"continues the run");
+    let begun = Instant::now();
+    until_shipped(&machine).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(assert_prefix(&store, &machine).await, 23);
+    judge.assert_content(&bucket);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_that_does_not_grow_makes_no_requests() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);

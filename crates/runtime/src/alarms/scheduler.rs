@@ -46,9 +46,11 @@ impl Schedulers {
         let namespaces: Vec<_> = bindings.iter().map(|binding| binding.no).collect();
         let parts = namespaces.len() * workers;
         // A part is one class on one worker.
+        let placement = Arc::clone(&router.placement);
         index.divide(parts, move |key| {
             let class = namespaces.iter().position(|no| *no == key.namespace)?;
-            Some(class * workers + ObjectId::from_bytes(key.id).worker(workers))
+            let worker = placement.worker_of(&ObjectId::from_bytes(key.id));
+            Some(class * workers + worker)
         });
         Self {
             firer: AlarmFirer { router, bindings },

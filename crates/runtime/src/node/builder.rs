@@ -23,12 +23,13 @@ use crate::{
     clock::{Clock, SystemClock},
     creator::CreationLimit,
     env::Values,
-    envelope::{Drain, Mailbox},
+    envelope::{Drain, Mailbox, Message},
     gate::Egress,
     holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
     object::Object,
+    placement::Placement,
     random::{Randomness, SystemRandomness},
     router::{NodeParts, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
@@ -259,18 +260,13 @@ impl NodeBuilder {
             .map(|of| Arc::clone(&of.class))
             .collect();
         let bindings = bind(&self.store, self.classes)?;
+        let placement = Placement::new(workers, &self.store.large_cold_objects());
+        let workers = placement.total();
 
         let drain = Arc::new(Drain::default());
         let egress = Egress::new();
-        let (mailboxes, channels): (Vec<_>, Vec<_>) = (0..workers)
-            .map(|_| {
-                let (sender, receiver) = mpsc::unbounded_channel();
-                let (drain, egress) = (Arc::clone(&drain), Arc::clone(&egress));
-                let mailbox = Mailbox::new(sender, drain, egress, self.store.memory(), workers);
-                (Arc::new(mailbox), receiver)
-            })
-            .unzip();
-        let router = Router::new(mailboxes.into(), self.store, self.parts, drain, egress);
+        let (mailboxes, channels) = mailboxes(workers, &self.store, &drain, &egress);
+        let router = Router::new(mailboxes, placement, self.store, self.parts, drain, egress);
         let env = Env::new(
             Arc::clone(&router),
             Arc::clone(&bindings),
@@ -371,6 +367,23 @@ impl fmt::Debug for NodeBuilder {
             .field("workers", &self.workers)
             .finish_non_exhaustive()
     }
+}
+
+/// The mailboxes of this many workers, with what they receive.
+fn mailboxes(
+    workers: usize,
+    store: &Store,
+    drain: &Arc<Drain>,
+    egress: &Arc<Egress>,
+) -> (Box<[Arc<Mailbox>]>, Vec<mpsc::UnboundedReceiver<Message>>) {
+    let mailbox = |_| {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (drain, egress) = (Arc::clone(drain), Arc::clone(egress));
+        let mailbox = Mailbox::new(sender, drain, egress, store.memory(), workers);
+        (Arc::new(mailbox), receiver)
+    };
+    let (mailboxes, channels): (Vec<_>, _) = (0..workers).map(mailbox).unzip();
+    (mailboxes.into(), channels)
 }
 
 fn worker_count(wanted: Option<usize>) -> Result<usize> {

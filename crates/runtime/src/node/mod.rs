@@ -76,12 +76,7 @@ impl Node {
 
     /// The number of workers that are blocked by a handler that runs without awaiting.
     pub fn stuck_workers(&self) -> usize {
-        self.0
-            .router
-            .workers
-            .iter()
-            .filter(|worker| worker.watch.is_stuck())
-            .count()
+        self.0.router.stuck_workers()
     }
 
     /// The stall of the node's commits, if there is one: they have waited longer than [`COMMIT_STALL`](crate::limits::COMMIT_STALL).

@@ -318,6 +318,15 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "archive.hydration_rate",
+        set: |c, v| {
+            put(
+                &mut c.archive.hydration_rate,
+                value::bytes_or_off(v, limits::HYDRATION_RATE),
+            )
+        },
+    },
+    Setting {
         key: "archive.url",
         set: |c, v| put(&mut c.archive.url, value::url_or_off(v)),
     },

@@ -1,8 +1,8 @@
 //! A program without the feature `history`.
 
-use std::{convert::Infallible, path::Path, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-use abide_storage::Store;
+use abide_storage::{RemoteRuns, Store};
 
 use super::Report;
 use crate::{ArchiveConfig, ConfigError, HostError};
@@ -24,6 +24,10 @@ impl Place {
         Err(ConfigError::new(
             "the setting archive.url needs a program that is built with the feature `history` of abide",
         ))
+    }
+
+    pub(crate) fn remote_runs(&self) -> Arc<dyn RemoteRuns> {
+        match self.0 {}
     }
 
     pub(crate) fn check(&self, _: &Path, _: &Store) -> Result<(), HostError> {

@@ -9,10 +9,10 @@ use std::{
 use abide_history::{
     Access, Connector, CopyKey, Error, Location, Options, Probe, Store as Copies, Uploader,
 };
-use abide_storage::Store;
+use abide_storage::{RemoteRuns, Store};
 use tokio::runtime::{Builder, Handle};
 
-use super::{Copier, proof::Prover, source::Archive};
+use super::{Copier, left::LeftRuns, proof::Prover, source::Archive};
 use crate::{ArchiveConfig, ConfigError, HostError, limits, tls_client_config};
 
 /// Where copies of a node's history are: the settings `archive.url`, `archive.options` and `archive.key_file`.
@@ -82,6 +82,11 @@ impl HistoryPlace {
     /// The store with the copies.
     pub fn copies(&self) -> &Copies {
         &self.copies
+    }
+
+    /// The runs that a lazy restore has left in the store. Sends no request yet.
+    pub fn remote_runs(&self) -> Arc<dyn RemoteRuns> {
+        Arc::new(LeftRuns::new(&self.copies))
     }
 
     /// Refuses to start a node whose history is another's. Blocks its thread, which must not be one of the async runtime.

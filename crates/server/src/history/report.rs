@@ -1,4 +1,4 @@
-//! What the front page tells of the copy.
+//! The state of the copy, for the front page.
 
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use abide_history::{Part, Run, Snapshot, Source};
-use abide_storage::{Lsn, Store};
+use abide_history::{Part, Run, Snapshot, Source, StoredRun};
+use abide_storage::{ArchivedRun, Lsn, Store};
 
 use super::HistoryContent;
 use crate::limits::LOG_WAIT;
@@ -22,12 +22,16 @@ impl Source for Archive {
 
     fn snapshot(&self) -> Option<Snapshot> {
         let copy = self.0.history_copy()?;
-        let runs = copy.runs.iter().map(|run| Run {
-            number: run.number,
-            path: run.path.clone(),
-            bytes: run.bytes,
-        });
-        let runs = runs.collect();
+        let run = |run: &ArchivedRun| {
+            let stored = run.remote.as_deref().map(StoredRun::at);
+            Some(Run {
+                number: run.number,
+                path: run.path.clone(),
+                bytes: run.bytes,
+                stored: stored.transpose().ok()?,
+            })
+        };
+        let runs = copy.runs.iter().map(run).collect::<Option<_>>()?;
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(copy.archived_millis);
         let end = copy.archived.get();
         let content = HistoryContent::of(copy)?.encode()?;
@@ -37,6 +41,14 @@ impl Source for Archive {
             runs,
             end,
         })
+    }
+
+    fn history_copied(&self, version: u64) {
+        self.0.history_copied(version);
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.0.awaits_history_copy()
     }
 
     fn end(&self) -> u64 {

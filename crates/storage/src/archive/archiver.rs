@@ -10,14 +10,15 @@ use super::gathered::Gathered;
 use super::index::{KnownAlarm, Newest};
 use super::lookup::Lookup;
 use super::object_file::ObjectFile;
+use super::replaced;
 use super::run::RunWriter;
 use crate::bookmark::Bookmark;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Life, Lsn, ObjectKey};
 use crate::limits::{ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, ARCHIVE_STEP_SHARE};
 use crate::log::reader;
 use crate::log::segment_pool::SegmentPool;
-use crate::manifest::{ArchiveHole, RunMeta};
+use crate::manifest::{ArchiveHole, Replacement, RunMeta};
 use crate::shared::Shared;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -102,10 +103,21 @@ impl Archiver {
             given_up_millis: self.shared().unix_millis(),
             reason: error.to_string(),
         };
+        let mut dropped = Vec::new();
         self.archive.give_up(hole, |state| {
+            let is_archived = |of: &mut Replacement| of.after < redo.0;
+            dropped.extend(state.replacements.extract_if(.., is_archived));
             state.archived = Some(redo.0);
             state.archived_millis = horizon.unix_millis;
-        })
+        })?;
+        self.forget_replacements(dropped);
+        Ok(())
+    }
+
+    /// Removes the runs of replacements that the manifest no longer lists.
+    pub(crate) fn forget_replacements(&self, replacements: Vec<Replacement>) {
+        let runs: Vec<_> = replacements.into_iter().filter_map(|of| of.run).collect();
+        self.archive.remove_runs(&runs);
     }
 
     /// Returns whether the log can no longer be kept for the archive: commits wait for its space, or would before the
@@ -169,8 +181,18 @@ impl Archiver {
             }
         };
         let meta = (!writer.is_empty()).then(|| writer.finish()).transpose()?;
+        let replacing = gathered.replacing();
+        let epoch = self.shared().log.epoch.get();
+        let mut merged = Vec::new();
         self.archive.publish(|state| {
             state.archived = Some(to.0);
+            // One of an earlier epoch whose commit is not in the log by now has none.
+            let is_last = to == horizon.redo;
+            let is_done = |of: &mut Replacement| {
+                let is_merged = replacing.iter().any(|(key, no)| of.is_of(*key, *no));
+                is_merged || (is_last && of.epoch != epoch)
+            };
+            merged.extend(state.replacements.extract_if(.., is_done));
             if to == horizon.redo {
                 state.archived_millis = horizon.unix_millis;
             }
@@ -183,6 +205,7 @@ impl Archiver {
                 state.lapse();
             }
         })?;
+        self.forget_replacements(merged);
         self.archive.request_compaction();
         gathered.clear();
         Ok(())
@@ -227,6 +250,7 @@ impl Archiver {
             places,
             rebase,
             |key| Ok(older.newest(key)),
+            |head, writer| self.archive_replacement(head, writer),
             |last, writer| match written {
                 Some(written) => self.archive_snapshot(last, redo, written.get(&key), writer),
                 None => Ok(false),
@@ -237,6 +261,19 @@ impl Archiver {
             self.archive.is_not_missing(key);
         }
         Ok(left.is_complete)
+    }
+
+    /// Adds the replacement that a commit continues. Returns false if the archive does not have it.
+    fn archive_replacement(&self, head: &Head, writer: &mut RunWriter) -> Result<bool> {
+        let state = self.archive.state();
+        let disk = &*self.shared().disk;
+        match replaced::add(disk, self.archive.dir(), &state, head, writer) {
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                tracing::error!(object = %head.key, %error, "the history of an object continues with its next snapshot");
+                Ok(false)
+            }
+            added => added,
+        }
     }
 
     /// Adds a snapshot of an object to a run, from its file. Returns false if there is none.
@@ -301,6 +338,7 @@ impl Archiver {
                 entries: 0,
                 kind: Kind::Snapshot,
                 life: Life::Continues,
+                replaces: false,
                 first: true,
                 last: true,
             })
@@ -326,7 +364,7 @@ impl Archiver {
     }
 
     /// Begins a run of level 0 for a range of the log.
-    pub(super) fn new_run(&self, from: u64, to: u64) -> Result<RunWriter> {
+    pub(crate) fn new_run(&self, from: u64, to: u64) -> Result<RunWriter> {
         let meta = RunMeta::of_log(self.archive.new_number(), from, to);
         self.archive.create_run(meta, COMPRESSION)
     }

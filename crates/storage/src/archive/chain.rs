@@ -5,9 +5,10 @@ use super::entry::{Head, Kind};
 use crate::ident::Life;
 
 /// The state reached by the entries so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Chain {
     /// No entries yet.
+    #[default]
     Nothing,
     /// The object as of this commit; nothing if that has ended it.
     At(Head),
@@ -23,9 +24,13 @@ impl Chain {
         let follows = match (self, head.kind, head.first) {
             // These need nothing before them: they have every page, or leave none.
             (_, Kind::Snapshot, true) => true,
-            (_, Kind::Commit, true) if head.life != Life::Continues => true,
+            (_, Kind::Commit, true) if head.life != Life::Continues && !head.replaces => true,
             (Self::At(at), Kind::Commit, true) => {
-                at.life != Life::Ends && head.commit == at.commit.next()
+                // A replacement is only for its commit, which takes the pages of nothing else.
+                let is_replacement = at.kind == Kind::Snapshot && at.replaces;
+                at.life != Life::Ends
+                    && head.commit == at.commit.next()
+                    && head.replaces == is_replacement
             }
             (Self::Within(at), kind, false) => kind == at.kind && head.commit == at.commit,
             _ => false,
@@ -34,6 +39,15 @@ impl Chain {
             (false, _) => Self::Broken,
             (true, true) => Self::At(*head),
             (true, false) => Self::Within(*head),
+        }
+    }
+
+    /// A chain that begins with the first part of this commit: what is before it is elsewhere.
+    pub(crate) fn begun_with(head: &Head) -> Self {
+        if head.last {
+            Self::At(*head)
+        } else {
+            Self::Within(*head)
         }
     }
 

@@ -378,6 +378,9 @@ impl Compactor {
             state
                 .damaged
                 .retain(|number| inputs.iter().all(|run| run.number != *number));
+            for run in inputs {
+                state.remote.remove(&run.number);
+            }
             if let Some(made) = made {
                 state.runs.insert(place, made);
             }
@@ -396,18 +399,8 @@ impl Compactor {
         } else {
             self.archive.publish(change)?;
         }
-        self.remove_runs(inputs);
+        self.archive.remove_runs(inputs);
         Ok(())
-    }
-
-    fn remove_runs(&self, runs: &[RunMeta]) {
-        for run in runs {
-            let path = self.archive.dir.join(RunMeta::file_name(run.number));
-            if let Err(error) = self.archive.shared.disk.remove(&path) {
-                // Harmless; the next start removes it.
-                tracing::warn!(%error, path = %path.display(), "cannot remove an old run of the archive");
-            }
-        }
     }
 }
 

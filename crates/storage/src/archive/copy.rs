@@ -15,7 +15,7 @@ pub struct HistoryCopy {
     pub manifest: Vec<u8>,
     /// The version of the history that this is: see [`crate::Store::history_version`].
     pub version: u64,
-    /// The runs, oldest first. A run never changes, and its number is never used again in this data directory. When a
+    /// The runs, oldest first, and new states of objects that the log after them continues. A run never changes, and its number is never used again in this data directory. When a
     /// merge has replaced a run, its file is removed, even while it is copied: ask for another copy then.
     pub runs: Vec<ArchivedRun>,
     /// Runs in which damage was found, which are not among [`Self::runs`]. A state that needs one of them cannot be
@@ -44,6 +44,8 @@ pub struct ArchivedRun {
     pub path: PathBuf,
     /// Its length.
     pub bytes: u64,
+    /// What [`RestoreOptions::remote`](crate::RestoreOptions::remote) said of a run that is not on the disk, so not at `path`.
+    pub remote: Option<String>,
 }
 
 impl Archive {
@@ -62,13 +64,16 @@ impl Archive {
             number: run.number,
             path: self.dir.join(RunMeta::file_name(run.number)),
             bytes: run.bytes,
+            remote: state.remote.get(&run.number).cloned(),
         };
         let (damaged, runs): (Vec<_>, Vec<_>) = state.runs.iter().partition(is_damaged);
+        // The log after the runs continues them.
+        let new_states = state.replacements.iter().filter_map(|of| of.run.as_ref());
         let is_complete = state.is_complete();
         Ok(Some(HistoryCopy {
             manifest: manifest.encode()?,
             version,
-            runs: runs.into_iter().map(file).collect(),
+            runs: runs.into_iter().chain(new_states).map(file).collect(),
             damaged: damaged.into_iter().map(file).collect(),
             archived: manifest.redo(),
             archived_millis: if end <= manifest.redo() {

@@ -6,7 +6,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | length of the entry, header included |
-//! | 4 | 4 | flags: 1 first part, 2 last part, 4 snapshot, 8 the object did not exist before, 16 it does not exist afterwards |
+//! | 4 | 4 | flags: 1 first part, 2 last part, 4 snapshot, 8 the object did not exist before, 16 it does not exist afterwards, 32 replaces ([`Head::replaces`]) |
 //! | 8 | 4 | namespace |
 //! | 12 | 32 | object id |
 //! | 44 | 4 | commit number of the object |
@@ -31,6 +31,7 @@ const SNAPSHOT: u32 = 4;
 /// The bit at which the flags of the object's life begin.
 const LIFE_SHIFT: u32 = 3;
 const OF_LIFE: u32 = Life::BITS << LIFE_SHIFT;
+const REPLACES: u32 = 32;
 
 /// What an entry holds. Entries of the same position are in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,9 @@ pub(crate) struct Head {
     pub(crate) entries: u32,
     pub(crate) kind: Kind,
     pub(crate) life: Life,
+    /// A snapshot: it is the replacement that the commit after it continues, and the object never was in this state. A
+    /// commit: it continues the replacement, and not the commit before.
+    pub(crate) replaces: bool,
     pub(crate) first: bool,
     pub(crate) last: bool,
 }
@@ -79,6 +83,7 @@ impl<'a> Entry<'a> {
         let flags = flag(head.first, FIRST)
             | flag(head.last, LAST)
             | flag(head.kind == Kind::Snapshot, SNAPSHOT)
+            | flag(head.replaces, REPLACES)
             | head.life.bits() << LIFE_SHIFT;
         out.put_u32_le(length);
         out.put_u32_le(flags);
@@ -97,7 +102,7 @@ impl<'a> Entry<'a> {
         let mut fields = bytes.get(..ENTRY_BYTES)?;
         let length = fields.get_u32_le() as usize;
         let flags = fields.get_u32_le();
-        if flags & !(FIRST | LAST | SNAPSHOT | OF_LIFE) != 0 {
+        if flags & !(FIRST | LAST | SNAPSHOT | OF_LIFE | REPLACES) != 0 {
             return None;
         }
         let head = Head {
@@ -113,6 +118,7 @@ impl<'a> Entry<'a> {
                 Kind::Snapshot
             },
             life: Life::from_bits((flags & OF_LIFE) >> LIFE_SHIFT)?,
+            replaces: flags & REPLACES != 0,
             first: flags & FIRST != 0,
             last: flags & LAST != 0,
         };
@@ -140,6 +146,7 @@ mod tests {
             entries: 2,
             kind: Kind::Snapshot,
             life: Life::Continues,
+            replaces: true,
             first: true,
             last: false,
         }

@@ -5,7 +5,7 @@ use super::index::{IndexEntry, KnownAlarm, NO_BASE, Newest};
 use super::run::RunWriter;
 use crate::alarm_entry::AlarmChange;
 use crate::error::{Error, Result};
-use crate::ident::{Life, Lsn, ObjectKey, Position};
+use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Position};
 use crate::limits::{PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
 use crate::log::reader::Logged;
 use rustc_hash::FxHashMap;
@@ -15,6 +15,8 @@ use rustc_hash::FxHashMap;
 pub(crate) struct Gathered {
     bytes: Vec<u8>,
     places: Vec<(ObjectKey, usize)>,
+    /// The commits that continue replacements.
+    replacing: Vec<(ObjectKey, CommitNo)>,
     /// What the range does to the alarms of objects, as far as it does.
     alarms: FxHashMap<ObjectKey, AlarmChange>,
 }
@@ -32,6 +34,9 @@ impl Gathered {
         let parts = logged.parts.len();
         for (at, (header, payload)) in logged.parts.iter().enumerate() {
             self.places.push((header.key, self.bytes.len()));
+            if header.replaces && at == 0 {
+                self.replacing.push((header.key, header.commit));
+            }
             let begins = (header.life == Life::Begins).then_some(AlarmChange::Cleared);
             if let Some(alarm) = header.alarm.or(begins) {
                 self.alarms.insert(header.key, alarm);
@@ -45,6 +50,7 @@ impl Gathered {
                 entries: header.entries,
                 kind: Kind::Commit,
                 life: header.life,
+                replaces: header.replaces && at == 0,
                 first: at == 0,
                 last: at + 1 == parts,
             };
@@ -57,7 +63,13 @@ impl Gathered {
         self.bytes.len()
     }
 
+    /// The commits in the range that continue replacements.
+    pub(crate) fn replacing(&self) -> &[(ObjectKey, CommitNo)] {
+        &self.replacing
+    }
+
     pub(crate) fn clear(&mut self) {
+        self.replacing.clear();
         self.bytes.clear();
         self.places.clear();
         self.alarms.clear();
@@ -82,12 +94,14 @@ impl Gathered {
     }
 
     /// Adds the entries of one object to a run. `older` looks an object up in the older runs, where history before `rebase`
-    /// has a hole. `snapshot` is called when the object needs one; it returns whether it has added one to the run.
+    /// has a hole. `replacement` is called before a commit that continues one; it returns whether it has added the replacement.
+    /// `snapshot` is called when the object needs one; it returns whether it has added one to the run.
     pub(crate) fn write_object(
         &self,
         places: &[(ObjectKey, usize)],
         rebase: Lsn,
         older: impl FnOnce(ObjectKey) -> Result<Option<IndexEntry>>,
+        mut replacement: impl FnMut(&Head, &mut RunWriter) -> Result<bool>,
         snapshot: impl FnOnce(&Head, &mut RunWriter) -> Result<bool>,
         writer: &mut RunWriter,
     ) -> Result<Left> {
@@ -110,7 +124,10 @@ impl Gathered {
         let mut since = before.map_or(NO_BASE, |newest| newest.since_base);
         for &(_, place) in places {
             let entry = self.entry(place)?;
-            if entry.head.life != Life::Continues && entry.head.first {
+            if entry.head.replaces && entry.head.first {
+                let is_added = replacement(&entry.head, writer)?;
+                since = if is_added { 0 } else { NO_BASE };
+            } else if entry.head.life != Life::Continues && entry.head.first {
                 since = 0;
             }
             since = since.saturating_add(entry.payload.len() as u64);

@@ -141,7 +141,8 @@ impl History {
         for section in 0..self.sections.len() {
             self.entries(section, |entry| {
                 let head = entry.head;
-                let base = head.kind == Kind::Snapshot || head.life == Life::Begins;
+                let is_snapshot = head.kind == Kind::Snapshot;
+                let base = is_snapshot != head.replaces || head.life == Life::Begins;
                 if head.first && base {
                     first = Some(head);
                 }
@@ -220,7 +221,7 @@ impl History {
     pub(crate) fn too_early(&self) -> Result<Error> {
         Ok(match self.begin()? {
             None => self.refused("the archive has no history of it"),
-            Some(first) if first.kind == Kind::Commit => {
+            Some(first) if first.life == Life::Begins => {
                 let at = time(first.unix_millis);
                 self.refused(format_args!("its first commit was at {at}"))
             }
@@ -261,19 +262,25 @@ pub(crate) fn shows(chain: &Chain, target: &Bookmark) -> bool {
 }
 
 impl Archive {
-    pub(crate) fn history(&self, key: ObjectKey) -> History {
+    /// The history of an object, without that in damaged runs.
+    ///
+    /// # Errors
+    /// A run cannot be read at the moment.
+    pub(crate) fn history(&self, key: ObjectKey) -> Result<History> {
         let mut lookup = Lookup::new(self);
-        History {
+        let sections = lookup.all(key);
+        lookup.must_be_certain()?;
+        Ok(History {
             key,
-            sections: lookup.all(key),
+            sections,
             lost: lookup.into_lost(),
             holes: self.state().holes,
-        }
+        })
     }
 
     /// The pages of an object at a bookmark, if the archive has everything they are built from.
     pub(crate) fn image(&self, key: ObjectKey, at: &Bookmark) -> Option<Image> {
-        let built = self.build(&self.history(key), at);
+        let built = self.history(key).and_then(|of| self.build(&of, at));
         let (image, reached) = built.ok()?;
         shows(&reached, at).then_some(image)
     }

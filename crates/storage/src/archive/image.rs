@@ -83,7 +83,8 @@ impl Image {
     pub(crate) fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
         let head = entry.head;
         let chain = self.chain.then(&head);
-        if head.first && (head.kind == Kind::Snapshot || head.life == Life::Begins) {
+        let begins = head.life == Life::Begins && !head.replaces;
+        if head.first && (head.kind == Kind::Snapshot || begins) {
             self.reset()?;
         }
         if chain == Chain::Broken || !self.take(entry)? {

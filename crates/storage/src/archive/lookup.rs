@@ -4,13 +4,14 @@
 use super::Archive;
 use super::index::IndexEntry;
 use super::run::RunReader;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::OPEN_RUNS;
 use crate::manifest::RunMeta;
 use std::collections::VecDeque;
 
-/// The runs of an archive. An unreadable run is skipped: its content is missing, and commit numbers reveal the gap.
+/// The runs of an archive. An unreadable run is skipped: its content is missing, and commit numbers reveal the gap. Who would
+/// conclude something from what is missing asks [`Lookup::must_be_certain`].
 pub(crate) struct Lookup<'a> {
     archive: &'a Archive,
     /// As in the manifest, oldest first.
@@ -41,6 +42,14 @@ impl<'a> Lookup<'a> {
         Self {
             left_out,
             ..Self::new(archive)
+        }
+    }
+
+    /// An error if a run was skipped because it cannot be read at the moment: what was found may be out of date.
+    pub(crate) fn must_be_certain(&self) -> Result<()> {
+        match &self.lost {
+            Some((_, error)) if error.kind() == ErrorKind::Busy => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 
@@ -78,7 +87,10 @@ impl<'a> Lookup<'a> {
                 Err(error) if self.archive.has(run.number) => {
                     tracing::error!(%error, "skipping an unreadable run of the archive");
                     self.left_out.push(run.number);
-                    self.lost = Some((run.number, error));
+                    // One that may be readable later counts before one that is damaged.
+                    if self.must_be_certain().is_ok() {
+                        self.lost = Some((run.number, error));
+                    }
                 }
                 // A merge has replaced it in the meantime.
                 Err(_) => {
@@ -120,14 +132,24 @@ impl Archive {
     }
 
     /// Returns whether there is an object according to its newest entry.
-    pub(crate) fn has_object(&self, key: ObjectKey) -> bool {
-        let newest = Lookup::new(self).newest(key);
-        newest.is_some_and(|index| index.newest.pages > 0)
+    ///
+    /// # Errors
+    /// A run cannot be read at the moment.
+    pub(crate) fn has_object(&self, key: ObjectKey) -> Result<bool> {
+        let mut lookup = Lookup::new(self);
+        let newest = lookup.newest(key);
+        lookup.must_be_certain()?;
+        Ok(newest.is_some_and(|index| index.newest.pages > 0))
     }
 
     /// The number of the newest commit of an object that is archived; 0 if there is none.
-    pub(crate) fn newest_commit(&self, key: ObjectKey) -> CommitNo {
-        let newest = Lookup::new(self).newest(key);
-        newest.map_or(CommitNo(0), |index| index.newest.commit)
+    ///
+    /// # Errors
+    /// A run cannot be read at the moment.
+    pub(crate) fn newest_commit(&self, key: ObjectKey) -> Result<CommitNo> {
+        let mut lookup = Lookup::new(self);
+        let newest = lookup.newest(key);
+        lookup.must_be_certain()?;
+        Ok(newest.map_or(CommitNo(0), |index| index.newest.commit))
     }
 }

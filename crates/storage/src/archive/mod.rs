@@ -21,6 +21,9 @@
 //! the manifest is durable. All bytes are checked when they are read; damage is an error that names the file, never a
 //! wrong page.
 //!
+//! After a lazy restore, runs may be in a store elsewhere alone ([`RemoteRuns`](crate::RemoteRuns)). A store that does not answer is no damage: what
+//! needs such a run fails, and is tried again.
+//!
 //! No error of the archive's own files stops the node. An unreadable run is skipped, and commit numbers reveal the gap.
 //! If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits have space
 //! ([`crate::StoreStats::archive_failing`]). When no space is left and retries have not helped, the history in that
@@ -41,7 +44,10 @@ pub(crate) mod index;
 pub(crate) mod lookup;
 pub(crate) mod newest;
 mod object_file;
+mod page_map;
+pub(crate) mod paged;
 mod plan;
+pub(crate) mod replaced;
 pub(crate) mod run;
 mod section;
 pub(crate) mod snapshot;
@@ -55,7 +61,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::ObjectKey;
 use crate::limits::{LOG_TAIL_FACTOR, RESTORE_PAGES_IN_MEMORY};
 use crate::manifest::{ArchiveHole, ArchiveState, Manifest, RunMeta};
-use crate::options::ArchiveOptions;
+use crate::options::{ArchiveOptions, StoreOptions};
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
@@ -64,6 +70,7 @@ use entry::Head;
 use image::Image;
 use run::{RunReader, RunWriter};
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,9 +84,18 @@ pub(crate) const DIR: &str = "archive";
 pub(crate) fn prepare(
     disk: &dyn Disk,
     data_dir: &Path,
-    options: ArchiveOptions,
+    options: &StoreOptions,
     manifest: &mut Manifest,
 ) -> Result<()> {
+    if options.remote_runs.is_none() && !manifest.archive.remote.is_empty() {
+        return Err(Error::refused(format!(
+            "{} runs of the history of {} are in an object store alone: set archive.url, and archive.key_file if they are \
+             encrypted, to where it was restored from; nothing was changed",
+            manifest.archive.remote.len(),
+            data_dir.display()
+        )));
+    }
+    let options = options.archive;
     let dir = data_dir.join(DIR);
     let failed = |error| {
         Error::io(
@@ -107,9 +123,14 @@ pub(crate) fn prepare(
     };
     if options.enabled {
         disk.create_dir_all(&dir).map_err(failed)?;
+    } else {
+        // Their commits will not be archived.
+        state.replacements.clear();
     }
     let known = |name: &str| {
-        let mut runs = state.runs.iter();
+        let new_states = state.replacements.iter().filter_map(|of| of.run.as_ref());
+        let local = |run: &&RunMeta| !state.remote.contains_key(&run.number);
+        let mut runs = state.runs.iter().filter(local).chain(new_states);
         runs.any(|run| RunMeta::file_name(run.number) == name)
     };
     // Nothing else is touched: the directory may be the root of a volume, or hold copies of runs.
@@ -188,7 +209,7 @@ impl Archive {
     }
 
     /// Publishes a change of the archive with the manifest.
-    fn publish(&self, change: impl FnOnce(&mut ArchiveState)) -> Result<()> {
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut ArchiveState)) -> Result<()> {
         self.shared.publish(|manifest| {
             change(&mut manifest.archive);
             manifest.archive.note_numbers();
@@ -216,9 +237,37 @@ impl Archive {
         )
     }
 
-    /// Opens a run.
+    /// The archive's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Removes the files of runs that the manifest no longer lists. If one stays, the next start removes it. A store elsewhere keeps
+    /// its runs until no copy lists them.
+    fn remove_runs(&self, runs: &[RunMeta]) {
+        for run in runs {
+            let path = self.dir.join(RunMeta::file_name(run.number));
+            match self.shared.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, path = %path.display(), "cannot remove an old run of the archive");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Opens a run, where the manifest says that it is: a file that is lost is never read from elsewhere.
     fn reader(&self, run: &RunMeta) -> Result<RunReader> {
-        RunReader::open(&*self.shared.disk, &self.dir, run)
+        let Shared {
+            disk,
+            catalog,
+            options,
+            ..
+        } = &*self.shared;
+        match catalog.current().archive.remote.get(&run.number) {
+            Some(place) => RunReader::open_remote(options, &self.dir, run, place),
+            None => RunReader::open(&**disk, &self.dir, run),
+        }
     }
 
     /// A number for a new run. Once the run is listed, it is never used again.

@@ -2,7 +2,7 @@
 //! log or, as a **base**, one snapshot of each object.
 //!
 //! ```text
-//! header | blocks of entries, sorted by object and position | sections: index, filter, about | table of sections | footer
+//! header | blocks of entries, sorted by object and position | sections: index, filter, about, page maps | table of sections | footer
 //! ```
 //!
 //! Header, 64 bytes: `abidearc`, version u32, level u32, run number u64, the log's range u64 and u64, zeros, CRC-32C of bytes
@@ -17,12 +17,14 @@ use super::index::{
     INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, Newest, decode_block,
     encode_block,
 };
+use super::page_map::{self, LIST_HEADER, Mapper, PageMap};
 use super::section::{self, Section};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::ObjectKey;
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
 use crate::manifest::{Manifest, RunMeta};
+use crate::options::StoreOptions;
 use crate::parallel;
 use crate::sync::Mutex;
 use bytes::{Buf, BufMut};
@@ -95,6 +97,7 @@ pub(crate) struct RunWriter {
     /// Until a block's offset is known, its entries hold the block's number.
     index: Vec<IndexEntry>,
     object: Option<IndexEntry>,
+    mapper: Mapper,
     about: About,
     /// The unique keys of all namespaces.
     names: Vec<String>,
@@ -134,6 +137,7 @@ impl RunWriter {
             blocks: Vec::new(),
             index: Vec::new(),
             object: None,
+            mapper: Mapper::default(),
             about: About::default(),
             names: manifest.namespaces.clone(),
             finished: false,
@@ -148,6 +152,7 @@ impl RunWriter {
             .object
             .get_or_insert_with(|| IndexEntry::begin(entry.head.key, block, in_block));
         object.count(&entry.head);
+        self.mapper.add(entry, block, in_block);
         let generation = &mut self.about.generation;
         *generation = entry.head.position.generation.0.max(*generation);
         entry.encode(&mut self.raw);
@@ -162,6 +167,7 @@ impl RunWriter {
     /// Ends an object's entries. The index says how they leave it.
     pub(crate) fn end_object(&mut self, newest: Newest) {
         if let Some(object) = self.object.take() {
+            self.mapper.end_object(object.key);
             self.about.includes(object.key.namespace, &self.names);
             self.index.push(IndexEntry { newest, ..object });
         }
@@ -245,8 +251,13 @@ impl RunWriter {
             Ok(())
         })?;
         let about = self.section(Self::write_about)?;
+        let page_maps = self.section(|run| {
+            let mapper = std::mem::take(&mut run.mapper);
+            let written = mapper.finish(&run.blocks, &mut run.packers[0].lock(), &mut run.out);
+            written.map_err(|error| writing(&run.path, &error))
+        })?;
         let table = self.section(|run| {
-            section::encode([index, filter, about], &mut run.out);
+            section::encode([index, filter, about, page_maps], &mut run.out);
             Ok(())
         })?;
         self.meta.bytes = self.end() + FOOTER_BYTES as u64;
@@ -349,7 +360,7 @@ pub(crate) fn seal(bytes: &mut [u8]) {
         return;
     };
     section::seal(listed);
-    let Some([index, filter, about]) = section::decode(listed) else {
+    let Some([index, filter, about, page_maps]) = section::decode(listed) else {
         return;
     };
     let range = |of: Section| of.at as usize..of.at.saturating_add(of.bytes) as usize;
@@ -367,6 +378,7 @@ pub(crate) fn seal(bytes: &mut [u8]) {
         super::index::seal(block);
     }
     filter::seal(bytes.get_mut(range(filter)).unwrap_or_default());
+    page_map::seal(bytes.get_mut(range(page_maps)).unwrap_or_default());
     let about = bytes.get_mut(range(about)).unwrap_or_default();
     if about.len() >= ABOUT_CRC {
         let end = about.len();
@@ -384,9 +396,12 @@ pub(crate) struct RunReader {
     pub(crate) meta: RunMeta,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
+    /// It is in a store elsewhere.
+    is_remote: bool,
     index: Section,
     filter: Section,
     about: Section,
+    page_maps: Section,
     /// The index block read last, with its number.
     cached: Option<(u64, Vec<IndexEntry>)>,
 }
@@ -401,13 +416,41 @@ impl RunReader {
             }
             file => file.map_err(|error| reading(&path, &error))?,
         };
+        Self::begin(meta, path, file, false)
+    }
+
+    /// Opens a run that is in a store elsewhere.
+    pub(crate) fn open_remote(
+        options: &StoreOptions,
+        dir: &Path,
+        meta: &RunMeta,
+        place: &str,
+    ) -> Result<Self> {
+        let path = dir.join(RunMeta::file_name(meta.number));
+        let store = options.remote_runs.as_ref();
+        let file = store.map_or_else(
+            || Err(io::Error::other("there is no store to read it from")),
+            |store| store.open(meta.number, place),
+        );
+        let file = file.map_err(|error| unreachable(meta.number, &error))?;
+        Self::begin(meta, path, file, true)
+    }
+
+    fn begin(
+        meta: &RunMeta,
+        path: PathBuf,
+        file: Arc<dyn DiskFile>,
+        is_remote: bool,
+    ) -> Result<Self> {
         let mut reader = Self {
             meta: meta.clone(),
             path,
             file,
+            is_remote,
             index: Section::default(),
             filter: Section::default(),
             about: Section::default(),
+            page_maps: Section::default(),
             cached: None,
         };
         let header = reader.bytes(0, HEADER_BYTES)?;
@@ -428,7 +471,7 @@ impl RunReader {
         let listed = reader.section(table)?;
         let sections = section::decode(&listed);
         let sections = sections.ok_or_else(|| reader.damaged("its table of sections"))?;
-        [reader.index, reader.filter, reader.about] = sections;
+        [reader.index, reader.filter, reader.about, reader.page_maps] = sections;
         Ok(reader)
     }
 
@@ -443,10 +486,7 @@ impl RunReader {
 
     /// Returns an error unless the file ends where the run does.
     pub(crate) fn verify_length(&self) -> Result<()> {
-        let bytes = self
-            .file
-            .len()
-            .map_err(|error| reading(&self.path, &error))?;
+        let bytes = self.file.len().map_err(|error| self.unread(&error))?;
         if bytes == self.meta.bytes {
             return Ok(());
         }
@@ -467,6 +507,9 @@ impl RunReader {
         let (blocks, rest) = filter.as_chunks::<FILTER_BLOCK>();
         if !rest.is_empty() || !blocks.iter().all(filter::is_whole) {
             return Err(self.damaged("its filter"));
+        }
+        for listed in self.listed_maps()? {
+            self.listed_map(&listed)?;
         }
         for number in 0..self.meta.objects {
             let object = self.nth(number)?;
@@ -490,6 +533,32 @@ impl RunReader {
             .ok_or_else(|| self.damaged("what it says of itself"))
     }
 
+    /// Where the pages of an object in this run are, if it is large.
+    pub(crate) fn page_map(&self, key: ObjectKey) -> Result<Option<PageMap>> {
+        let listed = self.listed_maps()?;
+        let listed = page_map::find(&listed, key);
+        listed.map(|listed| self.listed_map(listed)).transpose()
+    }
+
+    fn listed_maps(&self) -> Result<Vec<page_map::Listed>> {
+        let damaged = || self.damaged("its page maps");
+        let header = self.bytes(self.page_maps.at, LIST_HEADER)?;
+        let list = page_map::list_bytes(&header);
+        let list = list.filter(|bytes| *bytes as u64 <= self.page_maps.bytes);
+        let list = self.bytes(self.page_maps.at, list.ok_or_else(damaged)?)?;
+        page_map::decode_list(&list).ok_or_else(damaged)
+    }
+
+    fn listed_map(&self, listed: &page_map::Listed) -> Result<PageMap> {
+        let damaged = || self.damaged("a page map");
+        let end = listed.at.checked_add(u64::from(listed.bytes));
+        if end.is_none_or(|end| end > self.page_maps.bytes) {
+            return Err(damaged());
+        }
+        let bytes = self.bytes(self.page_maps.at + listed.at, listed.bytes as usize)?;
+        PageMap::decode(&bytes).ok_or_else(damaged)
+    }
+
     /// Returns whether an object may be in the run.
     fn may_contain(&self, key: ObjectKey) -> Result<bool> {
         let blocks = self.filter.bytes / FILTER_BLOCK as u64;
@@ -503,10 +572,18 @@ impl RunReader {
         unreadable(&self.path, what)
     }
 
+    /// Something could not be read, which is no damage.
+    fn unread(&self, error: &io::Error) -> Error {
+        if self.is_remote {
+            return unreachable(self.meta.number, error);
+        }
+        reading(&self.path, error)
+    }
+
     fn bytes(&self, at: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = self.file.read_at(&mut bytes, at);
-        let read = read.map_err(|error| reading(&self.path, &error))?;
+        let read = read.map_err(|error| self.unread(&error))?;
         if read < length {
             return Err(self.damaged("it is too short"));
         }
@@ -622,6 +699,13 @@ fn unreadable(path: &Path, what: impl std::fmt::Display) -> Error {
          Restore the file from a backup and restart",
         path.display()
     ))
+}
+
+fn unreachable(number: u64, error: &io::Error) -> Error {
+    let told = format!(
+        "run {number} of the history is in an object store, and cannot be read from it now ({error}): try again"
+    );
+    Error::new(ErrorKind::Busy, told)
 }
 
 fn reading(path: &Path, error: &std::io::Error) -> Error {

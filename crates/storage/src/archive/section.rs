@@ -19,10 +19,12 @@ pub(crate) enum Kind {
     Filter = 2,
     /// [`super::about`]
     About = 3,
+    /// [`super::page_map`]
+    PageMaps = 4,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Index, Self::Filter, Self::About];
+    pub(crate) const ALL: [Self; 4] = [Self::Index, Self::Filter, Self::About, Self::PageMaps];
 }
 
 /// Where a section is.
@@ -62,8 +64,8 @@ pub(crate) fn decode(table: &[u8]) -> Option<[Section; Kind::ALL.len()]> {
             bytes: fields.get_u64_le(),
         })
     };
-    let [index, filter, about] = Kind::ALL.map(of_kind);
-    Some([index?, filter?, about?])
+    let [index, filter, about, page_maps] = Kind::ALL.map(of_kind);
+    Some([index?, filter?, about?, page_maps?])
 }
 
 /// Recomputes the checksum of a table.
@@ -78,15 +80,15 @@ pub(crate) fn seal(table: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn sections() -> [Section; 3] {
-        [(64, 100), (164, 64), (228, 17)].map(|(at, bytes)| Section { at, bytes })
+    fn sections() -> [Section; 4] {
+        [(64, 100), (164, 64), (228, 17), (245, 8)].map(|(at, bytes)| Section { at, bytes })
     }
 
     #[test]
     fn a_table_is_read_as_it_was_written_and_any_changed_bit_is_seen() {
         let mut table = vec![];
         encode(sections(), &mut table);
-        assert_eq!(table.len(), 3 * ENTRY_BYTES + 4);
+        assert_eq!(table.len(), 4 * ENTRY_BYTES + 4);
         assert_eq!(decode(&table), Some(sections()));
         for at in 0..table.len() {
             table[at] ^= 2;

@@ -16,6 +16,7 @@ pub(crate) fn add(
     let head = Head {
         kind: Kind::Snapshot,
         life: Life::Continues,
+        replaces: false,
         ..head
     };
     add_pages(writer, head, 1..=head.database_pages, page)

@@ -188,6 +188,7 @@ impl<'a> Slice<'a> {
             return Ok(Found::Complete);
         }
         let known = self.known.newest(key);
+        self.known.must_be_certain()?;
         let Some(mut file) = ObjectFile::open(shared, key)? else {
             return match known.filter(|known| known.newest.pages > 0) {
                 None => Ok(Found::Complete),
@@ -254,6 +255,7 @@ impl<'a> Slice<'a> {
             entries: 0,
             kind: Kind::Snapshot,
             life: Life::Continues,
+            replaces: false,
             first: true,
             last: true,
         }

@@ -24,7 +24,8 @@ pub enum ErrorKind {
     Decode,
     /// No space for a commit: free disk space and retry. Everything acknowledged is safe.
     NoSpace,
-    /// The machine is temporarily out of descriptors or memory: nothing was changed; retry after a pause.
+    /// The machine is temporarily out of descriptors or memory, or the store that has a part of the history alone does not
+    /// answer: nothing was changed; retry after a pause.
     Busy,
     /// The log has failed: nothing can be made durable until the process restarts and recovers.
     LogFailed,
@@ -156,6 +157,12 @@ impl Error {
             wrapped.scope = Scope::Object(key);
         }
         wrapped
+    }
+
+    /// The same error, as one that concerns this object alone.
+    pub(crate) fn only_of(self, key: ObjectKey) -> Self {
+        let scope = Scope::Object(key);
+        Self { scope, ..self }
     }
 
     /// Wraps an error of a sync, or of a rename whose outcome is unknown. It is final for the node: see

@@ -6,26 +6,26 @@ use crate::catalog;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hydration::{BYTES, Pass};
-use crate::ident::NamespaceNo;
+use crate::ident::{NamespaceNo, ObjectKey};
 use crate::limits::PAGE_BYTES;
 use crate::manifest::HydrationState;
 use crate::parallel;
 use crate::sync::Mutex;
 
 impl Engine {
-    /// Writes the files of the next batch of cold objects. Returns false if all objects have their files, or the store is
-    /// being closed.
+    /// Writes the files of the next batch of cold objects. Returns how many bytes they have; `None` if all objects have their
+    /// files, or the store is being closed.
     ///
     /// # Errors
     /// As [`Engine::hydrate`]. A later call tries again.
-    pub(crate) fn hydrate_batch(&self) -> Result<bool> {
+    pub(crate) fn hydrate_batch(&self) -> Result<Option<u64>> {
         // Without threads, a commit may need maintenance in the middle of anything.
         let Some(mut pass) = self.hydration.pass.try_lock() else {
-            return Ok(false);
+            return Ok(None);
         };
         let next = self.hydration.next();
         if next == BYTES || self.archive.is_stopping() {
-            return Ok(false);
+            return Ok(None);
         }
         if !pass.is_listed {
             let cold = self.cold_objects().with_first_byte(next as u8)?;
@@ -34,10 +34,8 @@ impl Engine {
         }
         let batch = pass.batch();
         let pages = batch.iter().map(|newest| u64::from(newest.newest.pages));
-        if !self
-            .archive
-            .has_room_for(pages.sum::<u64>() * PAGE_BYTES as u64)
-        {
+        let bytes = pages.sum::<u64>() * PAGE_BYTES as u64;
+        if !self.archive.has_room_for(bytes) {
             *pass = Pass::default();
             return Err(Error::new(
                 ErrorKind::NoSpace,
@@ -47,14 +45,14 @@ impl Engine {
         if batch.is_empty() {
             *pass = Pass::default();
             self.end_part(next as u8)?;
-            return Ok(true);
+            return Ok(Some(0));
         }
         let hydrated = self.hydrate_all(&batch);
         // Those that could not be written, or that others write at this moment, are found when the part is listed again.
         if pass.left.is_empty() || hydrated.is_err() {
             *pass = Pass::default();
         }
-        hydrated.map(|()| true)
+        hydrated.map(|()| Some(bytes))
     }
 
     /// Writes these files, as far as it can.
@@ -99,6 +97,9 @@ impl Engine {
         self.shared.publish(|manifest| {
             manifest.hydration = manifest.hydration.and_then(HydrationState::advanced);
             is_last = manifest.hydration.is_none();
+            let lack = |key: ObjectKey| manifest.hydration.is_some_and(|of| of.may_lack(key));
+            let is_cold = |key: &String| ObjectKey::parse(key).is_some_and(lack);
+            manifest.large.retain(is_cold);
         })?;
         self.hydration.has_ended(byte);
         // Who has seen the manifest before may still look for them.

@@ -10,7 +10,7 @@ use crate::ident::{NamespaceNo, ObjectKey};
 use crate::manifest::Manifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl Engine {
@@ -20,16 +20,23 @@ impl Engine {
     /// A run, or a directory, cannot be read.
     pub(crate) fn cold(&self, key: ObjectKey) -> Result<Option<IndexEntry>> {
         let manifest = self.shared.catalog.current();
+        if self.is_quarantined(&manifest, key) {
+            return Ok(None);
+        }
+        Ok(self.cold_on_disk(key)?.map(|(_, newest)| newest))
+    }
+
+    /// The same, with the path that its file will have. Does not ask whether the object is quarantined: its caller may have locked
+    /// it.
+    pub(super) fn cold_on_disk(&self, key: ObjectKey) -> Result<Option<(PathBuf, IndexEntry)>> {
+        let manifest = self.shared.catalog.current();
         let Some(state) = manifest.hydration.filter(|state| state.may_lack(key)) else {
             return Ok(None);
         };
         let Some(path) = self.shared.catalog.object_path(key) else {
             return Ok(None);
         };
-        let is_known = self.is_quarantined(&manifest, key)
-            || self.exists(&path)?
-            || self.exists(&catalog::ended_path(&path))?;
-        if is_known {
+        if self.exists(&path)? || self.exists(&catalog::ended_path(&path))? {
             return Ok(None);
         }
         let mut lookup = Lookup::new(&self.archive);
@@ -37,7 +44,9 @@ impl Engine {
         match lookup.into_lost() {
             // It may have a later state.
             Some(error) => Err(error),
-            None => Ok(newest.filter(|newest| is_before(newest, state.before))),
+            None => Ok(newest
+                .filter(|newest| is_before(newest, state.before))
+                .map(|newest| (path, newest))),
         }
     }
 
@@ -71,7 +80,7 @@ impl Engine {
         manifest.quarantine_of(key).is_some() || in_memory()
     }
 
-    fn exists(&self, path: &Path) -> Result<bool> {
+    pub(super) fn exists(&self, path: &Path) -> Result<bool> {
         match self.shared.disk.file_len(path) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -112,9 +121,7 @@ impl ColdObjects<'_> {
         let mut has_file = BTreeSet::new();
         for namespace in (1..=manifest.namespaces.len() as u32).map(NamespaceNo) {
             for name in engine.names_in_part(namespace, byte)? {
-                let id = name.split('.').next().and_then(ObjectKey::parse_id);
-                // One that is not complete yet is none.
-                let id = id.filter(|_| !catalog::is_hydrating(&name));
+                let id = catalog::id_in(&name);
                 has_file.extend(id.map(|id| ObjectKey { namespace, id }));
             }
         }

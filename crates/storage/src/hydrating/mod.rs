@@ -2,4 +2,7 @@
 
 mod batch;
 mod cold;
+mod large;
 mod write;
+
+pub(crate) use large::shared;

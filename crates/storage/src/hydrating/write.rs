@@ -18,16 +18,28 @@ use std::sync::Arc;
 pub(super) struct Written<'a> {
     /// No one else writes or opens it.
     _claim: Claim<'a>,
+    key: ObjectKey,
     path: PathBuf,
 }
 
 impl Engine {
+    /// Has a cold object ready to be opened: writes its file, unless pages of it can be read one by one.
+    ///
+    /// # Errors
+    /// As [`Engine::write_file`].
+    pub(crate) fn hydrate(&self, key: ObjectKey) -> Result<()> {
+        if self.is_large(key) && self.paged_file(key)?.is_some() {
+            return Ok(());
+        }
+        self.write_file(key)
+    }
+
     /// Writes an object's file, durably, if the object is cold. Waits while another thread does.
     ///
     /// # Errors
     /// The archive, or the disk, cannot be read or written. The object stays cold: try again. If the archive does not have its
     /// whole state, the object is quarantined.
-    pub(crate) fn hydrate(&self, key: ObjectKey) -> Result<()> {
+    pub(crate) fn write_file(&self, key: ObjectKey) -> Result<()> {
         if !self.hydration.may_lack(key) {
             return Ok(());
         }
@@ -56,7 +68,7 @@ impl Engine {
         let Some(path) = self.shared.catalog.object_path(key) else {
             return Ok(None);
         };
-        let history = self.archive.history(key);
+        let history = self.archive.history(key)?;
         if let Some(error) = history.lost() {
             return Err(error.clone());
         }
@@ -86,6 +98,7 @@ impl Engine {
         let file = image.write(&catalog::hydrating_path(&path), at.commit)?;
         let written = Written {
             _claim: claim,
+            key,
             path,
         };
         Ok(Some((written, file)))
@@ -111,6 +124,9 @@ impl Engine {
                 self.shared.note_failure(&error);
                 error
             })?;
+        }
+        for Written { key, .. } in written {
+            self.hydration.paged.is_written(*key);
         }
         self.hydration.note_written(written.len() as u64);
         Ok(())

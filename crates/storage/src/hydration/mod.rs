@@ -10,15 +10,21 @@
 //! - When an object ends, a checkpoint removes its file. It first leaves an empty file next to it, because the archive may not
 //!   know of the end yet.
 //! - The thread that writes a file has claimed the object, and others that need it wait ([`claim`]).
+//! - A large object may be opened before it has its file: then its pages are read from the archive as they are needed
+//!   ([`PagedFile`]). A checkpoint writes its whole file before it brings it up to date.
 //! - Until all objects have their files, the archive is the only copy of the others. No runs are merged or removed meanwhile.
 
 mod claim;
+mod paged_file;
+mod paged_files;
 mod pass;
 
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) use claim::{Claim, Claims};
+pub(crate) use paged_file::PagedFile;
+use paged_files::PagedFiles;
 pub(crate) use pass::Pass;
 
 /// How far the hydration of an open store is.
@@ -26,6 +32,7 @@ pub(crate) struct Hydration {
     /// Objects whose ids begin with a lower byte have their files.
     next: AtomicU32,
     pub(crate) claims: Claims,
+    pub(crate) paged: PagedFiles,
     /// Locked during a step in the background.
     pub(crate) pass: Mutex<Pass>,
     /// Files written since the store was opened.
@@ -41,6 +48,7 @@ impl Hydration {
         Self {
             next: AtomicU32::new(next.map_or(BYTES, u32::from)),
             claims: Claims::default(),
+            paged: PagedFiles::default(),
             pass: Mutex::default(),
             written: AtomicU64::new(0),
         }

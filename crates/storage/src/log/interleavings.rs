@@ -76,6 +76,7 @@ fn transaction(bytes: usize) -> Transaction {
         database_pages: 1,
         last_part: true,
         life: crate::ident::Life::Continues,
+        replaces: false,
         alarm: None,
         entries: 0,
         unix_millis: 0,

@@ -15,6 +15,7 @@
 
 mod announcer;
 mod batch;
+pub(crate) mod gate;
 #[cfg(test)]
 #[cfg(feature = "interleavings")]
 mod interleavings;

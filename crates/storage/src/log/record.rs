@@ -13,7 +13,7 @@
 //! | 32 | 32 | object id |
 //! | 64 | 4 | commit number of the object |
 //! | 68 | 4 | size of the database in pages |
-//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and for the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it is a wait, 512 one has a name, 1024 one was given up and another was not, bits 16–31 the attempts; 2048 the object did not exist before, 4096 it does not exist afterwards |
+//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and for the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it is a wait, 512 one has a name, 1024 one was given up and another was not, bits 16–31 the attempts; 2048 the object did not exist before, 4096 it does not exist afterwards; 8192 the pages before it are those of a replacement ([`Header::replaces`]) |
 //! | 76 | 4 | number of page entries |
 //! | 80 | 8 | time of the commit, milliseconds since 1970 |
 //! | 88 | 8 | when the alarm is due, milliseconds since 1970, if flag 2 |
@@ -45,7 +45,8 @@ const OF_SET_ALARM: u32 = flags::ALL << FLAGS_SHIFT | (u16::MAX as u32) << ATTEM
 /// The bit at which the flags of the object's life begin.
 const LIFE_SHIFT: u32 = 11;
 const OF_LIFE: u32 = Life::BITS << LIFE_SHIFT;
-const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM | OF_LIFE;
+const REPLACES: u32 = 8192;
+const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM | OF_LIFE | REPLACES;
 
 /// The fields of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,9 @@ pub(crate) struct Header {
     pub(crate) database_pages: u32,
     pub(crate) last_part: bool,
     pub(crate) life: Life,
+    /// The commit continues a replacement of the object's whole state, which is in a separate file, and not the commit
+    /// before: pages that it does not have are as there. On the first part of a transaction.
+    pub(crate) replaces: bool,
     pub(crate) alarm: Option<AlarmChange>,
     pub(crate) entries: u32,
     pub(crate) unix_millis: u64,
@@ -78,7 +82,9 @@ impl Header {
             Some(AlarmChange::Cleared) => (ALARM_CLEARED, 0),
         };
         let of_life = self.life.bits() << LIFE_SHIFT;
-        let flags = alarm_flags | of_life | if self.last_part { LAST } else { 0 };
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags =
+            alarm_flags | of_life | flag(self.last_part, LAST) | flag(self.replaces, REPLACES);
         let mut fields = &mut bytes[4..HEADER_BYTES];
         fields.put_u32_le(self.length as u32);
         fields.put_u64_le(self.lsn.0);
@@ -139,6 +145,7 @@ impl Header {
             database_pages,
             last_part: flags & LAST != 0,
             life: Life::from_bits((flags & OF_LIFE) >> LIFE_SHIFT)?,
+            replaces: flags & REPLACES != 0,
             alarm,
             entries,
             unix_millis,
@@ -205,6 +212,7 @@ mod tests {
             database_pages: 5,
             last_part: true,
             life: Life::Continues,
+            replaces: false,
             alarm: Some(AlarmChange::Set(AlarmEntry {
                 attempts: 7,
                 failed: true,
@@ -236,6 +244,7 @@ mod tests {
                 let header = Header {
                     life,
                     alarm,
+                    replaces: alarm.is_none(),
                     ..header()
                 };
                 let mut bytes = [0; HEADER_BYTES];

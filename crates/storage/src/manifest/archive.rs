@@ -1,9 +1,10 @@
 //! The archive's part of the manifest: how far the log is archived, and in which runs.
 
 use super::hole::ArchiveHole;
+use super::replacement::Replacement;
 use crate::limits::MAX_ARCHIVE_HOLES;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The archive's part of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub(crate) struct ArchiveState {
     pub(crate) runs: Vec<RunMeta>,
     /// The numbers of damaged runs: they are not merged.
     pub(crate) damaged: BTreeSet<u64>,
+    /// The runs that are not on the disk, by their numbers, each with what its store needs to find it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) remote: BTreeMap<u64, String>,
     /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
     /// with its next commit. 0 after a sweep.
     pub(crate) rebase: u64,
@@ -29,6 +33,9 @@ pub(crate) struct ArchiveState {
     pub(crate) swept: u64,
     /// Parts of the history that were dropped, oldest first.
     pub(crate) holes: Vec<ArchiveHole>,
+    /// New states of objects whose commits may not be archived yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replacements: Vec<Replacement>,
 }
 
 impl ArchiveState {
@@ -38,7 +45,8 @@ impl ArchiveState {
 
     /// Records the numbers of the runs as used.
     pub(crate) fn note_numbers(&mut self) {
-        let numbers = self.runs.iter().map(|run| run.number);
+        let new_states = self.replacements.iter().filter_map(|of| of.run.as_ref());
+        let numbers = self.runs.iter().chain(new_states).map(|run| run.number);
         self.newest = numbers.fold(self.newest, u64::max);
     }
 

@@ -9,6 +9,7 @@ mod clock;
 mod hole;
 mod hydration;
 mod quarantine;
+mod replacement;
 
 pub(crate) use alarm_runs::{RunRef, Runs};
 pub(crate) use archive::{ArchiveState, RunMeta};
@@ -16,6 +17,7 @@ pub(crate) use clock::ClockReading;
 pub use hole::ArchiveHole;
 pub(crate) use hydration::HydrationState;
 pub(crate) use quarantine::{Aside, Continues, Quarantine, Saved};
+pub(crate) use replacement::Replacement;
 
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Failure, Result};
@@ -72,6 +74,9 @@ pub(crate) struct Manifest {
     /// Objects may have no files yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hydration: Option<HydrationState>,
+    /// Those of them that may be opened without a file, because they are large.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) large: BTreeSet<String>,
 }
 
 impl Manifest {
@@ -90,6 +95,7 @@ impl Manifest {
             inspect: false,
             restored: None,
             hydration: None,
+            large: BTreeSet::new(),
         }
     }
 
@@ -208,7 +214,9 @@ impl Manifest {
         let mut alarm_runs = self.alarms.list.iter();
         let saved = self.quarantined.values().filter_map(|of| of.pages.as_ref());
         let saved = saved.map(|saved| &saved.run);
-        let mut runs = archive.runs.iter().chain(saved);
+        let replacements = || archive.replacements.iter();
+        let new_states = replacements().filter_map(|of| of.run.as_ref());
+        let mut runs = archive.runs.iter().chain(saved).chain(new_states.clone());
         self.epoch < u32::MAX
             && self
                 .restored
@@ -216,7 +224,12 @@ impl Manifest {
             && segment.contains(&self.segment_bytes)
             && self.clock.set_back >= 0
             && archive.swept <= archive.lapses
-            && archive.runs.iter().all(|run| run.number <= archive.newest)
+            && archive
+                .runs
+                .iter()
+                .chain(new_states)
+                .all(|run| run.number <= archive.newest)
+            && replacements().all(|of| is_place(of.after) && of.epoch <= self.epoch)
             && positions.into_iter().chain(archive.archived).all(is_place)
             && alarm_runs.all(|run| is_place(run.number) && run.entries <= MOST_BYTES)
             && runs.all(|run| {

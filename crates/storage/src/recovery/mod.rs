@@ -6,10 +6,12 @@
 //!    once the engine exists.
 //! 3. Rewrite what no record proves durable, and sync the segments: accepted data must be durable before anything
 //!    builds on it, and a failed sync may have left it only in the page cache, which considers it written.
-//! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
+//! 4. Settle the replacements of objects' files that were being made ([`replacements`]).
+//! 5. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
 //!    records where the old epoch ended.
 
 mod rebuild;
+mod replacements;
 
 use crate::alarms::{self, AlarmIndex, Loaded};
 use crate::archive;
@@ -17,6 +19,7 @@ use crate::catalog::{self, Catalog, object_path};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::hydrating;
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
 use crate::log::Log;
@@ -96,15 +99,16 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
             "replayed the log's tail"
         );
     }
-    let accepted = segments.iter().filter(|s| s.first().is_some());
-    for segment in accepted {
+    for segment in segments.iter().filter(|s| s.first().is_some()) {
         segment.rewrite(proven, end).map_err(failed)?;
         segment.sync().map_err(failed)?;
     }
     disk.sync_dir(&log_dir).map_err(failed)?;
 
+    replacements::settle(&*disk, dir, &mut manifest, &objects)?;
+
     manifest.epoch += 1;
-    archive::prepare(&*disk, dir, options.archive, &mut manifest)?;
+    archive::prepare(&*disk, dir, &options, &mut manifest)?;
     let reserve = Reserve::new(disk.clone(), dir);
     reserve.spend(|| manifest.store(&*disk, dir))?;
     reserve.fill();
@@ -136,7 +140,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     let catalog = Catalog::new(disk.clone(), dir.clone(), manifest, lock);
     let shared = Shared::new(disk, dir, options, log, catalog, vfs, open_files);
     let template = template::build()?;
-    let engine = Arc::new(Engine::new(shared, pool, objects, alarms, template));
+    let engine = hydrating::shared(Engine::new(shared, pool, objects, alarms, template));
     if is_unsaved {
         rebuild::rebuild(&engine)?;
     }

@@ -35,7 +35,7 @@ impl Engine {
     pub(crate) fn bookmark_at(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         let present = self.present_commit(key)?;
         let behind = self.archive_everything();
-        let history = self.archive.history(key);
+        let history = self.archive.history(key)?;
         let Some((found, next)) = history.around(unix_millis)? else {
             return Err(history.too_early()?);
         };
@@ -77,7 +77,7 @@ impl Engine {
     pub(crate) fn image_at(&self, key: ObjectKey, target: &Bookmark) -> Result<Image> {
         target.must_be_of(key)?;
         let behind = self.archive_everything();
-        let history = self.archive.history(key);
+        let history = self.archive.history(key)?;
         let (mut image, reached) = self.archive.build(&history, target)?;
         if shows(&reached, target) {
             if image.size() == 0 {

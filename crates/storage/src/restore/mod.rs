@@ -1,26 +1,24 @@
 //! Restores an object to an earlier commit, and forks a new object from it.
 //!
-//! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. After a
-//! crash it is therefore complete or absent, and another restore can undo it.
+//! A restore is one commit: the pages that differ are staged and go through the log like any others. If they are many, the
+//! commit refers to a file that has the whole state ([`replace`]). After a crash the restore is therefore complete or absent,
+//! and another restore can undo it.
 
 mod history;
 mod past;
+mod replace;
 
 pub use past::PastDatabase;
 
-use crate::archive::image::Image;
 use crate::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
-use crate::limits::{MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::overlay::Pages;
-use crate::pagefile::PageFile;
 use crate::quarantine::{self, needs_repair};
 use crate::repair::Repair;
 use crate::timeline::{Afterwards, StoredCause};
-use crate::vfs::PageIo;
 use std::sync::Arc;
 
 impl Engine {
@@ -55,12 +53,7 @@ impl Engine {
                 "the object {key} was written during the restore: try again"
             )));
         }
-        stage(
-            &file,
-            &image,
-            "restoring",
-            "choose a point closer to the present state",
-        )?;
+        let _replacing = self.replace(&file, &image, "restoring")?;
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
         let cause = StoredCause::Restored {
             from: undo,
@@ -162,39 +155,9 @@ impl Engine {
             )));
         }
         let image = self.image_at(from, at)?;
-        stage(
-            &file,
-            &image,
-            "forking",
-            "objects that were larger then cannot be forked",
-        )?;
+        let _replacing = self.replace(&file, &image, "forking")?;
         let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
         db.commit_forked(name, from, *at)?;
         self.wait_durable(db.newest())
     }
-}
-
-/// Stages the pages that differ from the image. If there are too many, the error says what was being done and what to
-/// do instead.
-fn stage(file: &PageFile, image: &Image, doing: &str, advice: &str) -> Result<()> {
-    let mut current = [0; PAGE_BYTES];
-    for page_no in 1..=image.size() {
-        let wanted = image.page(page_no)?;
-        let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
-        let there = file.read(&mut current, offset)?;
-        if there == PAGE_BYTES && wanted == current {
-            continue;
-        }
-        file.write(&wanted, offset).map_err(|error| match error.kind() {
-            ErrorKind::Limit => Error::limit(format!(
-                "{doing} would change more than {} MiB of pages, the limit of one transaction: {advice}",
-                MAX_TRANSACTION_BYTES >> 20
-            )),
-            _ => error,
-        })?;
-    }
-    if image.size() < file.size() {
-        file.truncate(u64::from(image.size()) * PAGE_BYTES as u64);
-    }
-    Ok(())
 }

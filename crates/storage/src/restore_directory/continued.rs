@@ -42,6 +42,8 @@ pub(super) fn manifest(old: &Manifest, now: u64) -> Manifest {
         },
         archive: ArchiveState {
             archived: Some(redo),
+            // They are in the runs, or their commits are lost.
+            replacements: Vec::new(),
             ..old.archive.clone()
         },
         restored: Some(Mark {

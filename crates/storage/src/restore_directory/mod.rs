@@ -31,7 +31,7 @@ use crate::archive;
 use crate::catalog;
 use crate::disk::{Disk, sync_names};
 use crate::error::{Error, Result};
-use crate::limits::MIN_SEGMENT_BYTES;
+use crate::limits::{LARGE_OBJECT_BYTES, MIN_SEGMENT_BYTES, PAGE_BYTES};
 use crate::log::segment::{Segment, SegmentHeader};
 use crate::manifest::{HydrationState, Manifest, Quarantine};
 use crate::options::StoreOptions;
@@ -41,6 +41,7 @@ use abide_macros::Setters;
 use objects::{Built, Objects};
 use progress::Progress;
 use source::Source;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tail::Tail;
@@ -62,7 +63,7 @@ pub struct RestoredDirectory {
 }
 
 /// How a data directory is restored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct RestoreOptions {
     /// The moment, in milliseconds since 1970. Default: the end of the archive and of the tail of the log.
@@ -78,6 +79,34 @@ pub struct RestoreOptions {
     ///
     /// [`Store::hydrate`]: crate::Store::hydrate
     pub lazy: bool,
+    /// After a lazy restore, objects of at least this size in bytes are opened before they have files: their pages are read from
+    /// the archive as they are needed ([`Store::large_cold_objects`]). Default [`LARGE_OBJECT_BYTES`].
+    ///
+    /// [`Store::large_cold_objects`]: crate::Store::large_cold_objects
+    pub large_bytes: u64,
+    /// The runs that stay in a store elsewhere, by their numbers, each with what [`StoreOptions::remote_runs`] needs to find it.
+    /// They are not in the directory `archive`, and are read when they are needed, now and by each store that opens the directory.
+    /// Only with `lazy`. Default none.
+    pub remote: BTreeMap<u64, String>,
+}
+
+impl Default for RestoreOptions {
+    fn default() -> Self {
+        Self {
+            at: None,
+            inspect: false,
+            lazy: false,
+            large_bytes: LARGE_OBJECT_BYTES,
+            remote: BTreeMap::new(),
+        }
+    }
+}
+
+impl RestoreOptions {
+    fn large_pages(&self) -> u32 {
+        let pages = self.large_bytes.div_ceil(PAGE_BYTES as u64);
+        u32::try_from(pages).unwrap_or(u32::MAX)
+    }
 }
 
 /// Builds a data directory that [`Store::open`](crate::Store::open) opens. `dir` is empty except for the directory
@@ -94,7 +123,7 @@ pub struct RestoreOptions {
 /// object is on a new timeline. Later commits have higher positions than all that the lost directory had.
 ///
 /// If it is interrupted, it can be repeated, and [`Store::open`](crate::Store::open) refuses the directory until then. Of
-/// `options`, only the clock and the number of cores count. `progress` is called from several threads.
+/// `options`, only the clock, the number of cores and the store of remote runs count. `progress` is called from several threads.
 ///
 /// # Errors
 /// [`ErrorKind::Refused`](crate::ErrorKind::Refused): the directory is not empty, the manifest cannot be used, or the parts of
@@ -118,9 +147,11 @@ pub fn restore_directory(
             "the copy of the manifest is of a moment at which the archive was not complete: use another copy",
         ));
     }
+    leave_runs(&mut old, &how)?;
     if how.lazy {
         may_be_lazy(&old, at)?;
     }
+    leave_runs(&mut old, &how)?;
     unfinished::must_be_empty(&*disk, dir)?;
     let failed = |error| Error::io(format_args!("restoring {}", dir.display()), &error);
     disk.create_dir_all(dir).map_err(failed)?;
@@ -132,11 +163,11 @@ pub fn restore_directory(
     let threads = parallel::threads(options.cores_or_all());
     let progress = Progress::new(progress, old.archive.bytes());
     let mut source = if how.lazy {
-        Source::open_unread(&*disk, dir, &old)?
+        Source::open_unread(&*disk, dir, &old, options)?
     } else {
         Source::open(&*disk, dir, &old, threads, &progress)?
     };
-    progress.has_objects(source.count()?);
+    progress.has_objects(source.count(how.large_pages())?.objects);
     if let Some(at) = at
         && tail.is_empty()
     {
@@ -158,7 +189,7 @@ pub fn restore_directory(
         if how.lazy {
             may_be_lazy(&whole, at)?;
         }
-        progress.has_objects(source.count()?);
+        progress.has_objects(source.count(how.large_pages())?.objects);
         // Only now: with a clock that was set back, the tail may have the first state at a time. The restore can be repeated
         // with another time.
         if let Some(at) = at {
@@ -172,7 +203,9 @@ pub fn restore_directory(
             next: 0,
             before: new.redo,
         });
-        Built::of_lazy(source.count()?)
+        let counted = source.count(how.large_pages())?;
+        new.large = counted.large;
+        Built::of_lazy(counted.objects)
     } else {
         Objects::new(disk.clone(), dir, &source, at, threads, &progress).build()?
     };
@@ -224,6 +257,19 @@ fn may_be_lazy(old: &Manifest, at: Option<u64>) -> Result<()> {
     Err(Error::refused(
         "the copy is not complete, and a lazy restore finds out what it lacks too late: restore without it",
     ))
+}
+
+/// Records which runs stay in their store. Those of the directory that was copied are no others' concern.
+fn leave_runs(old: &mut Manifest, how: &RestoreOptions) -> Result<()> {
+    if !how.lazy && !how.remote.is_empty() {
+        return Err(Error::input(
+            "only a lazy restore leaves runs in their store",
+        ));
+    }
+    let listed = old.archive.runs.iter().map(|run| run.number);
+    let left = listed.filter_map(|number| Some((number, how.remote.get(&number)?.clone())));
+    old.archive.remote = left.collect();
+    Ok(())
 }
 
 /// Begins the log where the manifest continues it: a missing log would be taken for a lost one.

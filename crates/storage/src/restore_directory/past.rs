@@ -108,7 +108,8 @@ impl Past {
             past.newest = past.newest.then(head);
             past.newest_commit = head.commit;
             past.begins |= is_first && head.life == Life::Begins;
-            is_first = false;
+            // It did not exist before the commit that continues it.
+            is_first &= head.kind == Kind::Snapshot && head.replaces;
             if past.since.is_none() && past.newest.at().is_some() {
                 past.since = Some(head.unix_millis);
             }
@@ -221,6 +222,7 @@ fn add(
         entries: 0,
         kind: change.kind,
         life: change.life,
+        replaces: false,
         first: true,
         last: true,
     };

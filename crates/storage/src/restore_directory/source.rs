@@ -12,9 +12,12 @@ use crate::archive::{self, DIR};
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::ObjectKey;
+use crate::limits::MAX_LARGE_OBJECTS;
 use crate::manifest::{Manifest, RunMeta};
+use crate::options::StoreOptions;
 use crate::parallel;
 use crate::sync::Mutex;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Bytes of a run after which the progress is told.
@@ -27,6 +30,14 @@ pub(super) struct Source<'a> {
     runs: Vec<RunReader>,
 }
 
+/// What the indexes say.
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) objects: u64,
+    /// Up to [`MAX_LARGE_OBJECTS`] large ones.
+    pub(super) large: BTreeSet<String>,
+}
+
 impl<'a> Source<'a> {
     /// Opens every run and reads all of it. Those that are known to be damaged count only if they are not.
     pub(super) fn open(
@@ -37,11 +48,15 @@ impl<'a> Source<'a> {
         progress: &Progress<'_>,
     ) -> Result<Self> {
         let dir = dir.join(DIR);
-        let listed: Vec<_> = manifest.archive.runs.iter().enumerate().collect();
+        let listed = manifest.archive.runs.iter().enumerate();
+        let listed = listed.map(|(place, run)| (Some(place), run));
+        // The tail may continue them.
+        let replacements = replacements(manifest).map(|run| (None, run));
+        let listed: Vec<_> = listed.chain(replacements).collect();
         let whole = Mutex::new(Vec::new());
         parallel::for_each(threads, &listed, |(place, run)| {
             match verified(disk, &dir, run, manifest.redo, progress) {
-                Ok(reader) => whole.lock().push((*place, reader)),
+                Ok(reader) => whole.lock().extend(place.map(|place| (place, reader))),
                 Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
                 Err(error) if manifest.archive.damaged.contains(&run.number) => {
                     tracing::warn!(%error, "restoring without a run that was damaged before");
@@ -65,12 +80,23 @@ impl<'a> Source<'a> {
     }
 
     /// Opens every run, and reads only where in it things are.
-    pub(super) fn open_unread(disk: &dyn Disk, dir: &Path, manifest: &'a Manifest) -> Result<Self> {
+    pub(super) fn open_unread(
+        disk: &dyn Disk,
+        dir: &Path,
+        manifest: &'a Manifest,
+        options: &StoreOptions,
+    ) -> Result<Self> {
         let dir = dir.join(DIR);
-        let open = |run| {
-            let reader = RunReader::open(disk, &dir, run)?;
+        let open = |run: &RunMeta| {
+            let reader = match manifest.archive.remote.get(&run.number) {
+                Some(place) => RunReader::open_remote(options, &dir, run, place)?,
+                None => RunReader::open(disk, &dir, run)?,
+            };
             reader.verify_length().map(|()| reader)
         };
+        for run in replacements(manifest) {
+            open(run)?;
+        }
         let runs = manifest.archive.runs.iter().map(open);
         Ok(Self {
             manifest,
@@ -94,12 +120,21 @@ impl<'a> Source<'a> {
         Ok(None)
     }
 
-    /// The number of objects, also of those that have ended.
-    pub(super) fn count(&self) -> Result<u64> {
+    /// Counts the objects, also those that have ended. A large one has at least this many pages.
+    pub(super) fn count(&self, large_pages: u32) -> Result<Counted> {
         let mut newest = NewestEntries::of(self.runs.iter().cloned());
-        let mut count = 0;
+        let mut counted = Counted::default();
         for byte in 0..=u8::MAX {
-            for key in newest.with_first_byte(byte).into_keys() {
+            let found = newest.with_first_byte(byte);
+            let is_large = |entry: &&IndexEntry| entry.newest.pages >= large_pages;
+            let large = found.values().filter(is_large);
+            counted
+                .large
+                .extend(large.map(|entry| entry.key.to_string()));
+            while counted.large.len() > MAX_LARGE_OBJECTS {
+                counted.large.pop_last();
+            }
+            for key in found.into_keys() {
                 if self.manifest.is_deleted(key.namespace) {
                     continue;
                 }
@@ -110,10 +145,10 @@ impl<'a> Source<'a> {
                         key.namespace.0
                     )));
                 }
-                count += 1;
+                counted.objects += 1;
             }
         }
-        Ok(count)
+        Ok(counted)
     }
 
     /// The objects whose ids begin with this byte.
@@ -130,6 +165,12 @@ impl<'a> Source<'a> {
             byte,
         })
     }
+}
+
+/// The runs of the new states of objects that the log after the archive continues.
+fn replacements(manifest: &Manifest) -> impl Iterator<Item = &RunMeta> {
+    let listed = manifest.archive.replacements.iter();
+    listed.filter_map(|of| of.run.as_ref())
 }
 
 /// Opens a run and reads all of it.

@@ -5,7 +5,9 @@
 
 use super::source::Source;
 use crate::archive;
+use crate::archive::entry::Head;
 use crate::archive::gathered::Gathered;
+use crate::archive::replaced;
 use crate::archive::run::{RunReader, RunWriter};
 use crate::catalog::check_unique_key;
 use crate::disk::{Disk, OpenMode};
@@ -130,8 +132,17 @@ impl Tail {
             let mut is_complete = true;
             for places in gathered.objects() {
                 let older = |key| source.newest(key);
-                let left =
-                    gathered.write_object(places, rebase, older, |_, _| Ok(false), &mut run)?;
+                let replacement = |head: &Head, run: &mut RunWriter| {
+                    replaced::add(&**disk, &archive, &manifest.archive, head, run)
+                };
+                let left = gathered.write_object(
+                    places,
+                    rebase,
+                    older,
+                    replacement,
+                    |_, _| Ok(false),
+                    &mut run,
+                )?;
                 is_complete &= left.is_complete;
             }
             if !run.is_empty() {

@@ -132,6 +132,59 @@ fn a_restore_returns_when_it_is_copied() {
     }
 }
 
+/// The end of what can be copied of the log.
+fn end_of_parts(store: &Store) -> Lsn {
+    let mut end = None;
+    while let Some(part) = store.log_part(end, usize::MAX).unwrap() {
+        end = Some(part.end);
+    }
+    end.unwrap_or_default()
+}
+
+#[test]
+fn a_large_restore_returns_when_its_new_state_and_its_commit_are_copied() {
+    let disk = SimDisk::new();
+    let large = || options().large_restore_bytes(0);
+    let store = open_with(&disk, large());
+    let first = put(&store, 1);
+    wait_until("durability", || store.durable_here() >= first);
+    store.copied(store.durable_here());
+    let object = key(&store, 1);
+    let to = store.bookmark(object).unwrap();
+    let end = put(&store, 1);
+    let restoring = {
+        let store = store.clone();
+        thread::spawn(move || store.restore(object, &to))
+    };
+    wait_until("the restore's commit", || {
+        store.awaits_history_copy() && store.durable_here() > end
+    });
+    assert!(end_of_parts(&store) < store.durable_here());
+    // After a start, the log is archived soon, for those who copied more of it before.
+    let begun = Instant::now();
+    let started = open_with(&SimDisk::after_kill(&disk), large());
+    assert!(started.awaits_history_copy());
+    let told = started.durable_here();
+    wait_until("a copy with all of the log", || {
+        let copy = started.history_copy();
+        copy.is_some_and(|copy| copy.archived >= told)
+    });
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    drop(started);
+    wait_until("a copy", || {
+        let copy = store.history_copy();
+        copy.is_some_and(|copy| {
+            store.history_copied(copy.version);
+            !store.awaits_history_copy()
+        })
+    });
+    assert!(!restoring.is_finished());
+    assert_eq!(end_of_parts(&store).max(end), store.durable_here());
+    store.copied(store.durable_here());
+    restoring.join().unwrap().unwrap();
+    store.close().unwrap();
+}
+
 #[test]
 fn closing_ends_who_waits_for_the_copy() {
     let disk = SimDisk::new();

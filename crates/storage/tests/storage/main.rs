@@ -16,6 +16,7 @@ mod full_start;
 mod growth;
 mod idempotency;
 mod invariants;
+mod large_restores;
 mod lives;
 mod log_parts;
 mod memory;

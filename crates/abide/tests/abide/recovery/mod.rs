@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod admin;
+mod cold;
 mod ledger;
 mod session;
 mod timelines;

@@ -30,6 +30,7 @@ fn s16_damage_in_any_byte_of_a_run_is_seen_and_never_gives_a_wrong_state() {
             disk: world.disk.after_kill(),
             clock: world.clock.clone(),
             archive: world.archive,
+            large: world.large,
             store: world.store.clone(),
         };
         damaged.disk.flip(run, at);

@@ -23,26 +23,39 @@ pub(crate) struct World {
     pub(crate) disk: SimDisk,
     pub(crate) clock: Arc<AtomicU64>,
     pub(crate) archive: ArchiveOptions,
+    /// Beyond this, restores and forks write files.
+    pub(crate) large: u64,
     pub(crate) store: Store,
 }
 
 impl World {
     pub(crate) fn new(archive: ArchiveOptions) -> Self {
+        Self::with(archive, StoreOptions::small().large_restore_bytes)
+    }
+
+    pub(crate) fn with(archive: ArchiveOptions, large: u64) -> Self {
         let (disk, clock) = (SimDisk::new(), Arc::new(AtomicU64::new(1_000_000_000_000)));
-        let store = Self::open(&disk, &clock, archive);
+        let store = Self::open(&disk, &clock, archive, large);
         Self {
             disk,
             clock,
             archive,
+            large,
             store,
         }
     }
 
-    pub(crate) fn open(disk: &SimDisk, clock: &Arc<AtomicU64>, archive: ArchiveOptions) -> Store {
+    pub(crate) fn open(
+        disk: &SimDisk,
+        clock: &Arc<AtomicU64>,
+        archive: ArchiveOptions,
+        large: u64,
+    ) -> Store {
         let clock = clock.clone();
         let options = StoreOptions::small()
             .manual(true)
             .archive(archive)
+            .large_restore_bytes(large)
             .unix_millis(Arc::new(move || clock.load(Ordering::SeqCst)));
         Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()
     }
@@ -50,7 +63,7 @@ impl World {
     pub(crate) fn reopen_with(&mut self, archive: ArchiveOptions) {
         self.disk = self.disk.after_kill();
         self.archive = archive;
-        self.store = Self::open(&self.disk, &self.clock, archive);
+        self.store = Self::open(&self.disk, &self.clock, archive, self.large);
     }
 
     pub(crate) fn reopen(&mut self) {

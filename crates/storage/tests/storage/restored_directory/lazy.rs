@@ -7,7 +7,7 @@ use abide_storage::{
     RestoredDirectory, Result, SimDisk, SplitMix64, Store, StoreOptions, errno, restore_directory,
 };
 
-use super::life::{Copy, Life, State, object_files};
+use super::life::{Copy, Life, State, large_by, object_files};
 use crate::{
     common::{DIR, flush, read_file},
     recovery_points::world::value,
@@ -33,7 +33,7 @@ fn lazy(copy: &Copy, options: &StoreOptions) -> SimDisk {
 }
 
 /// Hydrates all objects.
-fn hydrate(store: &Store) {
+pub(super) fn hydrate(store: &Store) {
     let mut before = 257;
     while store.stats().hydration_parts_left > 0 {
         for _ in 0..3 {
@@ -58,7 +58,7 @@ fn manifest(bytes: &[u8]) -> serde_json::Value {
 }
 
 /// The newest states of the stored objects.
-fn newest(past: &[State]) -> BTreeMap<ObjectKey, Option<String>> {
+pub(super) fn newest(past: &[State]) -> BTreeMap<ObjectKey, Option<String>> {
     let states = past.iter().map(|state| (state.key, state.value.clone()));
     let newest: BTreeMap<_, _> = states.collect();
     newest
@@ -67,7 +67,7 @@ fn newest(past: &[State]) -> BTreeMap<ObjectKey, Option<String>> {
         .collect()
 }
 
-fn values(life: &Life) -> BTreeMap<ObjectKey, Option<String>> {
+pub(super) fn values(life: &Life) -> BTreeMap<ObjectKey, Option<String>> {
     let stored = life.stored().into_iter();
     let values = stored.map(|key| (key, life.value(key)));
     values.filter(|(_, value)| value.is_some()).collect()
@@ -77,7 +77,7 @@ fn values(life: &Life) -> BTreeMap<ObjectKey, Option<String>> {
 fn s23_hydrated_objects_have_the_files_of_a_whole_restore() {
     for seed in 0..12 {
         let mut random = SplitMix64::new(seed);
-        let mut life = Life::new(Duration::from_hours(6));
+        let mut life = Life::with(Duration::from_hours(6), large_by(seed));
         for _ in 0..150 {
             life.step(&mut random);
         }
@@ -370,6 +370,28 @@ fn cold_objects_count_toward_the_size_of_what_is_stored() {
     assert_eq!(store.stats().stored_bytes, bytes);
     hydrate(&store);
     assert_eq!(store.stats().stored_bytes, bytes);
+}
+
+#[test]
+fn hydration_in_the_background_keeps_to_its_rate() {
+    let life = Life::small();
+    let (first, third) = (life.key("First", 1), life.key("Third", 1));
+    let copy = life.copy();
+    let disk = lazy(&copy, &life.options());
+    // The file of one object takes a day.
+    let archive = ArchiveOptions::default().hydration_rate(1);
+    let options = life.options().manual(false).archive(archive);
+    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
+    while store.stats().hydrated_objects == 0 {
+        std::thread::yield_now();
+    }
+    let left = store.stats().hydration_parts_left;
+    for key in [first, third] {
+        assert!(value(&store.open_object(key).unwrap()).is_some());
+    }
+    assert_eq!(store.stats().hydration_parts_left, left);
+    assert!(left > 0);
+    store.close().unwrap();
 }
 
 #[test]

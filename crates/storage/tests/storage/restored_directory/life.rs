@@ -12,8 +12,8 @@ use std::{
 
 use abide_storage::{
     AlarmEntry, AlarmRow, AlarmState, ArchiveOptions, Bookmark, Disk as _, ErrorKind, Lsn,
-    ObjectKey, OpenMode, RestoreOptions, RestoredDirectory, Result, SimDisk, SplitMix64, Store,
-    StoreOptions, TimelineId, restore_directory,
+    ObjectKey, OpenMode, RemoteRuns, RestoreOptions, RestoredDirectory, Result, SimDisk,
+    SplitMix64, Store, StoreOptions, TimelineId, restore_directory,
 };
 
 use crate::{
@@ -46,6 +46,10 @@ pub(super) struct Life {
     pub(super) disk: SimDisk,
     pub(super) clock: Arc<AtomicU64>,
     pub(super) retention: Duration,
+    /// Where the runs are that its directory does not have.
+    pub(super) remote: Option<Arc<dyn RemoteRuns>>,
+    /// Beyond this, restores and forks write files.
+    pub(super) large: u64,
     pub(super) store: Store,
     pub(super) past: Vec<State>,
     /// The newest timeline that was seen of each object.
@@ -55,18 +59,24 @@ pub(super) struct Life {
 
 impl Life {
     pub(super) fn new(retention: Duration) -> Self {
+        Self::with(retention, StoreOptions::small().large_restore_bytes)
+    }
+
+    pub(super) fn with(retention: Duration, large: u64) -> Self {
         let clock = Arc::new(AtomicU64::new(1_000_000_000_000));
         let disk = SimDisk::new();
         Self {
             store: Store::open(
                 Arc::new(disk.clone()),
                 Path::new(DIR),
-                options(&clock, retention),
+                options(&clock, retention, large),
             )
             .unwrap(),
             disk,
             clock,
             retention,
+            remote: None,
+            large,
             past: Vec::new(),
             timelines: BTreeMap::new(),
             forks: 0,
@@ -93,7 +103,7 @@ impl Life {
     }
 
     pub(super) fn options(&self) -> StoreOptions {
-        options(&self.clock, self.retention)
+        options(&self.clock, self.retention, self.large).remote_runs(self.remote.clone())
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -365,11 +375,17 @@ pub(super) fn restore(
     restore_directory(disk, Path::new(DIR), manifest, how, options, &|_| {})
 }
 
-fn options(clock: &Arc<AtomicU64>, retention: Duration) -> StoreOptions {
+/// With every second seed, restores and forks write files.
+pub(super) fn large_by(seed: u64) -> u64 {
+    if seed.is_multiple_of(2) { 0 } else { 64 << 20 }
+}
+
+fn options(clock: &Arc<AtomicU64>, retention: Duration, large: u64) -> StoreOptions {
     let clock = clock.clone();
     StoreOptions::small()
         .manual(true)
         .checkpoint_bytes(200 << 10)
+        .large_restore_bytes(large)
         .archive(ArchiveOptions::default().retention(retention))
         .unix_millis(Arc::new(move || clock.load(Ordering::SeqCst)))
 }

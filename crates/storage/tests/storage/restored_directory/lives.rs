@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use abide_storage::{Bookmark, ObjectKey, SplitMix64};
 
-use super::life::{Life, object_files};
+use super::life::{Life, large_by, object_files};
 
 #[test]
 fn s23_random_lives_are_restored_as_they_were_and_continue() {
     for seed in 0..12 {
         let mut random = SplitMix64::new(seed);
-        let mut life = Life::new(Duration::from_hours(6));
+        let mut life = Life::with(Duration::from_hours(6), large_by(seed));
         for round in 0..3 {
             let context = format!("seed {seed}, round {round}");
             for _ in 0..100 {

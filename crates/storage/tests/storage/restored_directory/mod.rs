@@ -4,12 +4,14 @@
 mod ahead;
 mod crash;
 mod incomplete;
+mod large;
 mod lazy;
 mod life;
 mod lives;
 mod many;
 mod proof;
 mod refused;
+mod remote;
 mod shipped;
 mod tail;
 mod tail_refused;

@@ -57,7 +57,12 @@ impl Shipped {
 
     /// Ships what is durable, in parts of about these sizes.
     pub(super) fn ship(&mut self, life: &Life, mut most: impl FnMut() -> usize) {
-        while let Some(part) = life.store.log_part(Some(self.end), most()).unwrap() {
+        while self.end < life.store.durable_here() {
+            let Some(part) = life.store.log_part(Some(self.end), most()).unwrap() else {
+                // What follows continues a state that is to be copied first.
+                self.renew(life);
+                continue;
+            };
             if part.first > self.end {
                 *self = Self::of(life);
                 continue;
@@ -102,6 +107,7 @@ fn history(life: &Life) -> (HistoryCopy, SimDisk) {
         }
     };
     assert!(copy.is_complete);
+    life.store.history_copied(copy.version);
     let disk = SimDisk::new();
     let dir = Path::new(DIR).join("archive");
     disk.create_dir_all(&dir).unwrap();

@@ -8,7 +8,7 @@ use abide_storage::{
 };
 
 use super::{
-    life::{CLASSES, Life, object_files},
+    life::{CLASSES, Life, large_by, object_files},
     shipped::{Shipped, small},
     time::{Values, difference, values, values_at},
 };
@@ -51,7 +51,7 @@ fn s23_random_lives_are_restored_with_the_tail_as_they_were() {
     let mut in_tail = 0;
     for seed in 0..12 {
         let mut random = SplitMix64::new(seed);
-        let mut life = Life::new(Duration::from_hours(6));
+        let mut life = Life::with(Duration::from_hours(6), large_by(seed));
         for round in 0..3 {
             let context = format!("seed {seed}, round {round}");
             for _ in 0..random.below(60) {
@@ -116,7 +116,7 @@ fn s23_what_was_not_shipped_is_lost_at_one_position_for_all_objects() {
     let mut different = BTreeSet::new();
     for seed in 0..10 {
         let mut random = SplitMix64::new(seed);
-        let mut life = Life::new(Duration::from_hours(10_000));
+        let mut life = Life::with(Duration::from_hours(10_000), large_by(seed));
         // A deletion is several commits: the model does not know which of them deletes the value.
         let mut deletions = Vec::new();
         let mut step = |life: &mut Life, random: &mut SplitMix64| match random.below(12) {

@@ -7,7 +7,7 @@ use std::{
 
 use abide_storage::{AlarmRow, ErrorKind, ObjectKey, SplitMix64};
 
-use super::life::{Life, State, object_files};
+use super::life::{Life, State, large_by, object_files};
 use crate::common::flush;
 
 pub(super) type Values = BTreeMap<ObjectKey, String>;
@@ -50,7 +50,7 @@ pub(super) fn difference(found: &Values, expected: &Values) -> Vec<(String, [Opt
 fn s23_random_lives_are_restored_to_any_time() {
     for seed in 0..12 {
         let mut random = SplitMix64::new(seed);
-        let mut life = Life::new(Duration::from_hours(10_000));
+        let mut life = Life::with(Duration::from_hours(10_000), large_by(seed));
         for round in 0..3 {
             for _ in 0..80 {
                 life.step(&mut random);
