@@ -36,7 +36,7 @@ impl Engine {
         let Some(path) = self.shared.catalog.object_path(key) else {
             return Ok(None);
         };
-        if self.exists(&path)? || self.exists(&catalog::ended_path(&path))? {
+        if self.has_file_or_end(&path)? {
             return Ok(None);
         }
         let mut lookup = Lookup::new(&self.archive);
@@ -78,6 +78,11 @@ impl Engine {
             object.is_some_and(|object| object.pages().quarantined.is_some())
         };
         manifest.quarantine_of(key).is_some() || in_memory()
+    }
+
+    /// Returns whether an object has its file, or has ended.
+    pub(super) fn has_file_or_end(&self, path: &Path) -> Result<bool> {
+        Ok(self.exists(path)? || self.exists(&catalog::ended_path(path))?)
     }
 
     pub(super) fn exists(&self, path: &Path) -> Result<bool> {

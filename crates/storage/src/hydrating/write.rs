@@ -107,10 +107,8 @@ impl Engine {
     /// Gives files that are synced their names, durably.
     pub(super) fn put_in_place(&self, written: &[Written<'_>]) -> Result<()> {
         let disk = &*self.shared.disk;
-        for Written { path, .. } in written {
-            let renamed = disk.rename(&catalog::hydrating_path(path), path);
-            renamed
-                .map_err(|error| Error::io(format_args!("writing {}", path.display()), &error))?;
+        for written in written {
+            self.give_name(written)?;
         }
         // The directory of a file and its parents may be just as new.
         let paths = written.iter().map(|written| written.path.as_path());
@@ -130,5 +128,30 @@ impl Engine {
         }
         self.hydration.note_written(written.len() as u64);
         Ok(())
+    }
+
+    /// Gives a file its name, unless the object has one meanwhile, or has ended: a large one may have been replaced or deleted
+    /// while this was written. A checkpoint does that with the object locked.
+    fn give_name(&self, Written { key, path, .. }: &Written<'_>) -> Result<()> {
+        let disk = &*self.shared.disk;
+        let from = catalog::hydrating_path(path);
+        let failed = |error| Error::io(format_args!("writing {}", path.display()), &error);
+        if !self.is_large(*key) {
+            return disk.rename(&from, path).map_err(failed);
+        }
+        let (named, object) = self.objects.with(*key, |object, _pages| {
+            let is_late = self.has_file_or_end(path);
+            let named = is_late.and_then(|is_late| {
+                let named = if is_late {
+                    disk.remove(&from)
+                } else {
+                    disk.rename(&from, path)
+                };
+                named.map_err(failed)
+            });
+            (named, object.clone())
+        })?;
+        self.objects.forget_if_idle(&object);
+        named
     }
 }

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::common::{DIR, flush, key, listen, open};
-use abide_storage::{DiskOp, FaultyDisk, Lsn, MemoryUse, Progress, SimDisk, Store, StoreOptions};
+use abide_storage::{
+    Bookmark, DiskOp, FaultyDisk, Lsn, MemoryUse, Progress, Result, SimDisk, Store, StoreOptions,
+};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
@@ -107,21 +109,24 @@ fn checkpoints_and_commits_do_not_wait_for_the_copy() {
     assert_eq!(store.durable(), Lsn::ZERO);
 }
 
+/// Puts a value, which is copied, then another, and begins to restore the object to the first. Returns the end of the second.
+fn restore_in_another_thread(store: &Store) -> (Lsn, thread::JoinHandle<Result<Bookmark>>) {
+    let first = put(store, 1);
+    wait_until("durability", || store.durable_here() >= first);
+    store.copied(store.durable_here());
+    let object = key(store, 1);
+    let to = store.bookmark(object).unwrap();
+    let end = put(store, 1);
+    let store = store.clone();
+    (end, thread::spawn(move || store.restore(object, &to)))
+}
+
 #[test]
 fn a_restore_returns_when_it_is_copied() {
     for cores in [1, 8] {
         let disk = SimDisk::new();
         let store = open_with(&disk, options().cores(NonZero::new(cores)));
-        let first = put(&store, 1);
-        wait_until("durability", || store.durable_here() >= first);
-        store.copied(store.durable_here());
-        let object = key(&store, 1);
-        let to = store.bookmark(object).unwrap();
-        let end = put(&store, 1);
-        let restoring = {
-            let store = store.clone();
-            thread::spawn(move || store.restore(object, &to))
-        };
+        let (end, restoring) = restore_in_another_thread(&store);
         wait_until("the restore's commit", || store.durable_here() > end);
         thread::sleep(Duration::from_millis(20));
         assert!(!restoring.is_finished());
@@ -146,16 +151,7 @@ fn a_large_restore_returns_when_its_new_state_and_its_commit_are_copied() {
     let disk = SimDisk::new();
     let large = || options().large_restore_bytes(0);
     let store = open_with(&disk, large());
-    let first = put(&store, 1);
-    wait_until("durability", || store.durable_here() >= first);
-    store.copied(store.durable_here());
-    let object = key(&store, 1);
-    let to = store.bookmark(object).unwrap();
-    let end = put(&store, 1);
-    let restoring = {
-        let store = store.clone();
-        thread::spawn(move || store.restore(object, &to))
-    };
+    let (end, restoring) = restore_in_another_thread(&store);
     wait_until("the restore's commit", || {
         store.awaits_history_copy() && store.durable_here() > end
     });

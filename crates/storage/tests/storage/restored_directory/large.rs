@@ -259,6 +259,27 @@ fn s23_a_replacement_without_a_commit_is_no_file_of_a_large_object() {
 }
 
 #[test]
+fn s23_hydration_never_replaces_the_file_of_a_large_object() {
+    let (disk, _) = large();
+    let faulty = FaultyDisk::new(disk.clone());
+    let store = Store::open(Arc::new(faulty.clone()), Path::new(DIR), options()).unwrap();
+    let hex = hex::encode(key(&store, 1).id);
+    let file = format!("objects/tests/{}/{hex}.sqlite", &hex[..2]);
+    let file = Path::new(DIR).join(file);
+    faulty.hold(&[DiskOp::Write], ".hydrating");
+    std::thread::scope(|scope| {
+        let hydrating = scope.spawn(|| hydrate(&store));
+        faulty.wait_until_held();
+        // As the restore of a quarantined object leaves it.
+        write_file(&disk, &file, b"later");
+        faulty.clear();
+        hydrating.join().unwrap();
+    });
+    assert_eq!(read_file(&disk, &file), b"later");
+    assert_eq!(object_files(&disk).len(), 1);
+}
+
+#[test]
 fn an_archive_that_cannot_be_read_quarantines_no_large_object() {
     let (disk, mut model) = large();
     let faulty = FaultyDisk::new(disk);

@@ -275,12 +275,7 @@ fn an_object_stays_cold_until_its_state_can_be_read() {
 
 #[test]
 fn a_damaged_run_gives_no_earlier_state() {
-    let mut life = Life::new(Duration::from_hours(24));
-    let key = life.key("First", 1);
-    for text in ["earlier", "later"] {
-        life.put(key, text);
-        life.checkpoint();
-    }
+    let (life, key) = Life::earlier_and_later();
     let copy = life.copy();
     let archive = Path::new(DIR).join("archive");
     let mut runs = copy.disk.list(&archive).unwrap();

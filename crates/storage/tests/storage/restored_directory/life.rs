@@ -102,6 +102,17 @@ impl Life {
         life
     }
 
+    /// A life with one object, whose states `earlier` and `later` are in different runs.
+    pub(super) fn earlier_and_later() -> (Self, ObjectKey) {
+        let mut life = Self::new(Duration::from_hours(24));
+        let key = life.key("First", 1);
+        for text in ["earlier", "later"] {
+            life.put(key, text);
+            life.checkpoint();
+        }
+        (life, key)
+    }
+
     pub(super) fn options(&self) -> StoreOptions {
         options(&self.clock, self.retention, self.large).remote_runs(self.remote.clone())
     }

@@ -286,12 +286,7 @@ fn manifest(disk: &SimDisk) -> serde_json::Value {
 
 #[test]
 fn a_lost_run_of_the_disk_is_damage_although_a_store_has_runs() {
-    let mut life = Life::new(Duration::from_hours(24));
-    let key = life.key("First", 1);
-    for text in ["earlier", "later"] {
-        life.put(key, text);
-        life.checkpoint();
-    }
+    let (mut life, key) = Life::earlier_and_later();
     let copy = life.copy();
     let far = Far::of(&copy);
     life.remote = Some(Arc::new(far.clone()));
@@ -333,12 +328,7 @@ fn a_directory_with_runs_in_a_store_is_refused_without_it() {
 
 #[test]
 fn a_damaged_run_in_the_store_gives_no_earlier_state() {
-    let mut life = Life::new(Duration::from_hours(24));
-    let key = life.key("First", 1);
-    for text in ["earlier", "later"] {
-        life.put(key, text);
-        life.checkpoint();
-    }
+    let (mut life, key) = Life::earlier_and_later();
     let copy = life.copy();
     let far = Far::of(&copy);
     life.remote = Some(Arc::new(far.clone()));
