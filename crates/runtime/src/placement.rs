@@ -1,7 +1,7 @@
 //! Which worker an object is on, for the life of a node.
 //!
 //! Contract: an object whose pages may have to be fetched from the archive first ([`Store::large_cold_objects`]) is on a **cold
-//! worker**, so that none but others of its kind wait for the fetch. It stays there until the next start. Cold workers come after
+//! worker**, so that only other such objects wait for the fetch. It stays there until the next start. Cold workers come after
 //! the others, and only a node with such objects has any.
 //!
 //! [`Store::large_cold_objects`]: abide_storage::Store::large_cold_objects

@@ -1,7 +1,7 @@
 //! The file of a large object before it is written: it is read page by page from the archive.
 //!
-//! Contract: it reads like the file that hydration will write, and like that file once it is in its place. It cannot be written:
-//! who wants to has the file written first.
+//! Contract: it reads like the file that hydration will write and, once that file is in its place, it is that file. Until then it
+//! cannot be written: a checkpoint has the file written first.
 
 use crate::archive::paged::Paged;
 use crate::disk::{Disk, DiskFile, OpenMode};

@@ -15,7 +15,7 @@ use crate::support::World;
 
 const DIR: &str = "/data";
 
-/// So long an answer takes if it never comes.
+/// An answer that takes longer never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Keeps values.

@@ -8,7 +8,7 @@ use std::sync::{
 use super::{LOOK, World, node};
 use crate::ledger::life::{Call, Death};
 
-/// So often one looks at a disk that does not change, before the call is believed to wait for it.
+/// After this many looks at a disk that does not change, the call waits for it.
 const STILL_LOOKS: u32 = 60;
 
 impl World {
