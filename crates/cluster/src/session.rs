@@ -1,0 +1,317 @@
+//! All decisions of one start of a process.
+
+mod archive;
+mod seen;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use crate::{
+    Connection, Lane, Lease, Lsn, Outcome, Reads, Run, SessionId, State, Statement, Tenancy,
+    Tenures,
+    limits::{POLL_EVERY, TRIM_EVERY},
+    statement::Answer,
+};
+use archive::Archive;
+use seen::{Known, Seen};
+
+/// Why a session has ended. Its process writes and answers nothing more, and starts again as a new session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ended {
+    /// Another session has fenced it.
+    Fenced,
+    /// The database is behind what it had confirmed: it was restored, or failed over without synchronous replication.
+    LostCommits,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fenced => "another node has fenced this one, which was silent for too long",
+            Self::LostCommits => {
+                "the database has lost commits that it had confirmed: check its synchronous replication"
+            }
+        })
+    }
+}
+
+/// One start of one process, from its row in the database on. It is told the time, and what was said to it.
+///
+/// A driver repeats, for each [`Connection`] that has no statement under way: [`Session::next`], execute the statement,
+/// [`Session::answered`]. It appends records with [`Session::append`], and releases a reply when [`Session::durable`] has reached the
+/// position of the last record that the reply may show, and [`Session::may_release`] permits it. Every error of a statement is
+/// [`Outcome::Unknown`], and refused is only what was executed and changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Session {
+    me: SessionId,
+    lane: Lane,
+    lease: Lease,
+    tenures: Tenures,
+    seen: Seen,
+    archive: Archive,
+    under_way: BTreeMap<Connection, Sent>,
+    /// When the last poll was answered.
+    polled: Option<Duration>,
+    /// The last statement of the control connection has an unknown outcome: what follows is said after the next poll.
+    is_uncertain: bool,
+    trimmed: Duration,
+    ended: Option<Ended>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Sent {
+    statement: Statement,
+    at: Duration,
+    known: Known,
+}
+
+impl Session {
+    /// A session whose row and empty lane are committed. The same transaction has fenced all earlier sessions of this data
+    /// directory, without waiting for their leases: who holds the directory's lock knows that their processes have ended. Each attempt
+    /// to begin one has a number, which was durable in the directory before it was sent, and requires that there is no session of the
+    /// directory with a greater one: an attempt that arrives late fences no session.
+    pub fn begin(me: SessionId, now: Duration) -> Self {
+        Self {
+            me,
+            lane: Lane::default(),
+            lease: Lease::default(),
+            tenures: Tenures::default(),
+            seen: Seen::default(),
+            archive: Archive::default(),
+            under_way: BTreeMap::new(),
+            polled: None,
+            is_uncertain: false,
+            trimmed: now,
+            ended: None,
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> SessionId {
+        self.me
+    }
+
+    /// Why it has ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Whether a reply may leave, if it shows nothing that is not durable: see [`Lease::may_release`]. A session that has ended answers
+    /// nothing more.
+    pub fn may_release(&self, computed: Duration, reads: Reads, now: Duration) -> bool {
+        self.ended.is_none() && self.lease.may_release(computed, reads, now)
+    }
+
+    /// The shards that it owns.
+    pub fn tenures(&self) -> &Tenures {
+        &self.tenures
+    }
+
+    /// Records before this position are durable.
+    pub fn durable(&self) -> Lsn {
+        self.lane.durable()
+    }
+
+    /// Gives a record of a shard its position, and returns the position after it. None if the session does not serve the shard in
+    /// this generation, or has ended: the record must not be written.
+    pub fn append(&mut self, tenancy: Tenancy, bytes: u64) -> Option<Lsn> {
+        assert!(
+            bytes > 0,
+            "the position after a record is greater than the one before"
+        );
+        let is_admitted = self.ended.is_none() && self.tenures.admits(tenancy);
+        is_admitted.then(|| self.lane.assign(bytes))
+    }
+
+    /// What earlier owners have left of a shard was read. Returns false if this is no longer asked for.
+    pub fn adopted(&mut self, tenancy: Tenancy) -> bool {
+        self.tenures
+            .change(tenancy, State::Adopting, State::Serving)
+    }
+
+    /// Closes a shard and begins to give it away, once the run that is under way is listed. Returns false if the session does not own
+    /// it, or gives it away already. If the other session does not take it, the shard comes back in a new generation and is adopted
+    /// again.
+    pub fn close(&mut self, tenancy: Tenancy, to: SessionId) -> bool {
+        let until = self.lane.assigned();
+        let closed = State::Closed { until, to };
+        [State::Serving, State::Adopting]
+            .into_iter()
+            .any(|from| self.tenures.change(tenancy, from, closed))
+    }
+
+    /// A run that has all that is durable here and in no run, and all inherited parts. To be built, put into the store, and
+    /// reported as [`Session::uploaded`]. None if there is nothing, if another run is not listed yet, or while it is uncertain what
+    /// the session owns. What a shard has inherited is in no run before it was adopted: the log that is being read stays.
+    pub fn plan_run(&mut self) -> Option<Run> {
+        let durable = self.lane.durable();
+        if self.seen.is_hold_due() || self.tenures.leaving(durable).is_some() {
+            return None;
+        }
+        self.archive.plan(&self.tenures, durable)
+    }
+
+    /// The planned run of this number is in the store.
+    pub fn uploaded(&mut self, number: u64) {
+        self.archive.uploaded(number);
+    }
+
+    /// The next statement of a connection. None if it has one under way, if there is nothing to say, or if the session has ended.
+    pub fn next(&mut self, connection: Connection, now: Duration) -> Option<Statement> {
+        if self.ended.is_some() || self.under_way.contains_key(&connection) {
+            return None;
+        }
+        let statement = match connection {
+            Connection::Lane => self.lane.next(),
+            Connection::Lease => self.renewal(now),
+            Connection::Control => self.control(now),
+        }?;
+        let sent = Sent {
+            statement: statement.clone(),
+            at: now,
+            known: Known {
+                durable: self.lane.durable(),
+                listed: self.archive.last_listed(),
+            },
+        };
+        self.under_way.insert(connection, sent);
+        Some(statement)
+    }
+
+    fn renewal(&mut self, now: Duration) -> Option<Statement> {
+        let is_due = self.lease.is_due(now);
+        is_due.then(|| Statement::Renew(self.lease.sent(now)))
+    }
+
+    fn control(&mut self, now: Duration) -> Option<Statement> {
+        if self.polled.is_none_or(|polled| now >= polled + POLL_EVERY) {
+            return Some(Statement::Poll);
+        }
+        if self.is_uncertain {
+            return None;
+        }
+        if let Some(statement) = self.seen.statement() {
+            return Some(statement);
+        }
+        if let Some(run) = self.archive.uploaded_run() {
+            return Some(Statement::Publish(run.clone()));
+        }
+        let leaving = self.tenures.leaving(self.lane.durable());
+        if let Some((tenancy, to, until)) = leaving.filter(|_| !self.archive.is_under_way()) {
+            return Some(Statement::HandOver { tenancy, to, until });
+        }
+        if now >= self.trimmed + TRIM_EVERY {
+            self.trimmed = now;
+            return Some(Statement::Trim);
+        }
+        None
+    }
+
+    /// Takes the outcome of the statement that is under way on a connection. `now` is read from the clock after the answer was received.
+    /// [`Outcome::Unknown`] also means that the connection was replaced.
+    pub fn answered(&mut self, connection: Connection, outcome: Outcome, now: Duration) {
+        let Some(sent) = self.under_way.remove(&connection) else {
+            return;
+        };
+        let is_done = matches!(outcome, Outcome::Done(_));
+        if is_done && sent.statement.is_proof() {
+            self.lease.proven(sent.at);
+        }
+        if connection == Connection::Control {
+            self.is_uncertain = outcome == Outcome::Unknown;
+        }
+        if let Err(ended) = self.take(&sent, outcome, now) {
+            self.ended = self.ended.or(Some(ended));
+        }
+    }
+
+    fn take(&mut self, sent: &Sent, outcome: Outcome, now: Duration) -> Result<(), Ended> {
+        match sent.statement {
+            Statement::Append { .. } => self.lane.appended(&outcome),
+            Statement::Settle => self.lane.settled(&outcome)?,
+            Statement::Renew(_) => match outcome {
+                Outcome::Done(_) => self.lease.renewed(sent.at),
+                Outcome::Refused => return Err(Ended::Fenced),
+                Outcome::Unknown => {}
+            },
+            Statement::Poll => {
+                self.polled = Some(now);
+                let Outcome::Done(Answer::View(view)) = outcome else {
+                    self.seen.begin_anew();
+                    return Ok(());
+                };
+                self.seen
+                    .take(self.me, sent.known, &self.tenures, &view, now)?;
+            }
+            Statement::Fence { .. } => {
+                if let Outcome::Done(_) = outcome {
+                    // Its shards can be claimed, once they are seen.
+                    self.polled = None;
+                }
+            }
+            Statement::Claim(_) => {
+                if let Outcome::Done(Answer::Granted(grants)) = outcome {
+                    self.tenures.take(grants)?;
+                }
+            }
+            Statement::Hold => {
+                if let Outcome::Done(Answer::Held {
+                    archived,
+                    listed,
+                    grants,
+                }) = outcome
+                {
+                    self.seen.held();
+                    self.archive.is_at(archived, listed)?;
+                    self.tenures.take_all(grants)?;
+                }
+            }
+            Statement::HandOver { tenancy, to, until } => {
+                self.handed(tenancy, to, until, outcome)?;
+            }
+            Statement::Publish(_) => match outcome {
+                Outcome::Done(_) => {
+                    for (shard, part) in self.archive.listed() {
+                        self.tenures.archived(shard, &part);
+                    }
+                }
+                Outcome::Refused => {
+                    self.archive.give_up();
+                    self.seen.hold();
+                }
+                Outcome::Unknown => {}
+            },
+            Statement::Trim => {}
+        }
+        Ok(())
+    }
+
+    /// A hand-over of unknown outcome is repeated until it is done or refused. A refusal does not say whether an earlier attempt was
+    /// done, so the shard is taken back, with a new generation: then no earlier attempt can succeed any more. If that is refused
+    /// too, a write says who owns the shard.
+    fn handed(
+        &mut self,
+        tenancy: Tenancy,
+        to: SessionId,
+        until: Lsn,
+        outcome: Outcome,
+    ) -> Result<(), Ended> {
+        match outcome {
+            Outcome::Done(Answer::Granted(grants)) if to == self.me => {
+                return self.tenures.take(grants);
+            }
+            Outcome::Done(_) => self.tenures.give(tenancy.shard),
+            Outcome::Refused if to == self.me => self.seen.hold(),
+            Outcome::Refused => {
+                let (from, back) = (
+                    State::Closed { until, to },
+                    State::Closed { until, to: self.me },
+                );
+                self.tenures.change(tenancy, from, back);
+            }
+            Outcome::Unknown => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! A node: the decisions of its session, its shards in memory, and its replies.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use abide_cluster::{Lsn, Reads, Run, Session, SessionId, Shard, State, Statement, Tenancy};
+
+use crate::{
+    history::Request,
+    tables::{Record, Tables},
+};
+
+/// The bytes of each record.
+const RECORD: u64 = 10;
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// Its decisions.
+    pub session: Session,
+    reads: Reads,
+    /// The shards that it has in memory.
+    shards: BTreeMap<Shard, Memory>,
+    /// The records that have a position.
+    log: Vec<Record>,
+    replies: Vec<Reply>,
+}
+
+/// A shard in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Memory {
+    tenancy: Tenancy,
+    list: Vec<u64>,
+    /// The position after the session's own last record of it.
+    end: Lsn,
+}
+
+/// A reply that waits until it may leave.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reply {
+    /// The number of the operation.
+    pub operation: usize,
+    /// The list as it was when the reply was computed.
+    pub list: Vec<u64>,
+    computed: Duration,
+    is_read: bool,
+    /// What it shows is durable when the log is up to this position.
+    needs: Lsn,
+}
+
+impl Node {
+    /// A process whose session has begun.
+    pub fn start(me: SessionId, reads: Reads, now: Duration) -> Self {
+        Self {
+            session: Session::begin(me, now),
+            reads,
+            shards: BTreeMap::new(),
+            log: Vec::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    /// The records of a group.
+    pub fn group(&self, statement: &Statement) -> Vec<Record> {
+        let Statement::Append { begin, end } = statement else {
+            return Vec::new();
+        };
+        let group = self.log.iter();
+        group
+            .filter(|record| record.end > *begin && record.end <= *end)
+            .copied()
+            .collect()
+    }
+
+    /// The records of a run: what was inherited, read in the tables, and then its own, from memory.
+    pub fn run(&self, run: &Run, tables: &Tables) -> Vec<Record> {
+        let inherited = run.parts.iter();
+        let inherited = inherited.flat_map(|(shard, part)| tables.read(*shard, part));
+        let own = self.log.iter().filter(|record| {
+            let is_in_range = record.end > run.since && record.end <= run.until;
+            is_in_range && run.tenancies.contains(&record.tenancy)
+        });
+        inherited.chain(own.copied()).collect()
+    }
+
+    /// The shards that are to be read before they are served.
+    pub fn to_adopt(&self) -> Vec<Tenancy> {
+        let tenures = self.session.tenures().iter();
+        let adopting = tenures.filter(|(_, tenure)| tenure.state == State::Adopting);
+        adopting
+            .map(|(shard, tenure)| Tenancy {
+                shard,
+                generation: tenure.generation,
+            })
+            .collect()
+    }
+
+    /// Reads what earlier owners have left of a shard, and serves it.
+    pub fn adopt(&mut self, tenancy: Tenancy, tables: &Tables) {
+        let shard = tenancy.shard;
+        let Some(tenure) = self.session.tenures().get(shard) else {
+            return;
+        };
+        let parts = tenure.parts.iter();
+        let tail = parts.flat_map(|part| tables.read(shard, part));
+        let mut records: Vec<Record> = tables.history(shard).iter().copied().chain(tail).collect();
+        // A part can be archived although the answer was lost.
+        records.sort_by_key(position);
+        records.dedup();
+        if self.session.adopted(tenancy) {
+            let list = records.iter().map(|record| record.value).collect();
+            let memory = Memory {
+                tenancy,
+                list,
+                end: Lsn(0),
+            };
+            self.shards.insert(shard, memory);
+        }
+    }
+
+    /// Executes a request, if the node serves the shard.
+    pub fn request(&mut self, operation: usize, shard: Shard, request: Request, now: Duration) {
+        let Some(memory) = self.shards.get_mut(&shard) else {
+            return;
+        };
+        let tenancy = memory.tenancy;
+        if !self.session.tenures().admits(tenancy) {
+            return;
+        }
+        if let Request::Add(value) = request {
+            let Some(end) = self.session.append(tenancy, RECORD) else {
+                return;
+            };
+            memory.list.push(value);
+            memory.end = end;
+            self.log.push(Record {
+                tenancy,
+                end,
+                value,
+            });
+        }
+        self.replies.push(Reply {
+            operation,
+            list: memory.list.clone(),
+            computed: now,
+            is_read: request == Request::Read,
+            needs: memory.end,
+        });
+    }
+
+    /// Takes the replies that may leave. A write's own commit proves that no other session served the shard.
+    pub fn released(&mut self, now: Duration) -> Vec<Reply> {
+        let (session, reads) = (&self.session, self.reads);
+        let may_leave = |reply: &mut Reply| {
+            let is_current = !reply.is_read || session.may_release(reply.computed, reads, now);
+            reply.needs <= session.durable() && is_current
+        };
+        self.replies.extract_if(.., may_leave).collect()
+    }
+}
+
+fn position(record: &Record) -> (abide_cluster::Generation, Lsn) {
+    (record.tenancy.generation, record.end)
+}

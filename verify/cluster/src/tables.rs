@@ -1,0 +1,380 @@
+//! What the statements do to the database: the rules that the real database's SQL has to follow.
+//!
+//! Each is executed as a whole here. In SQL, under READ COMMITTED, it takes locks in this order: the session's own row, rows of shards by
+//! number, parts. It reads what it decides by after the locks, in a later statement: a subquery beside a lock that was waited for
+//! still sees what was there before. A fence marks the row that renewals change and the one that appends change. What a trim removes is
+//! computed before it takes any lock: an old bound is always safe.
+
+use std::collections::BTreeMap;
+
+use abide_cluster::{
+    Answer, Generation, Grant, Lsn, Outcome, Owner, Part, Peer, Run, SessionId, Shard, Statement,
+    Tenancy, View,
+};
+
+/// All tables.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tables {
+    sessions: BTreeMap<SessionId, Lane>,
+    shards: BTreeMap<Shard, Row>,
+    /// The parts that are not archived.
+    parts: BTreeMap<(Shard, Generation), Part>,
+    /// The contents of all runs.
+    history: BTreeMap<Shard, Vec<Record>>,
+    /// The number of the next session.
+    next: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Lane {
+    node: usize,
+    /// The number of the attempt to begin the session, among those of its data directory.
+    attempt: u64,
+    renewals: u64,
+    is_fenced: bool,
+    lsn: Lsn,
+    archived: Lsn,
+    listed: u64,
+    log: Vec<Record>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Row {
+    owner: Option<SessionId>,
+    generation: Generation,
+    since: Lsn,
+}
+
+/// A record of a shard: one value that was added to the shard's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Record {
+    /// The shard, and the generation of its writer's tenure.
+    pub tenancy: Tenancy,
+    /// The position after the record, in the writer's lane.
+    pub end: Lsn,
+    /// The value.
+    pub value: u64,
+}
+
+impl Tables {
+    /// Those of a new cluster.
+    pub fn new(shards: u16) -> Self {
+        let row = Row {
+            owner: None,
+            generation: Generation(0),
+            since: Lsn(0),
+        };
+        Self {
+            sessions: BTreeMap::new(),
+            shards: (0..shards).map(|shard| (Shard(shard), row)).collect(),
+            parts: BTreeMap::new(),
+            history: BTreeMap::new(),
+            next: 1,
+        }
+    }
+
+    /// Begins a session, and fences those that the same data directory began before. None if it has begun one by a later attempt.
+    pub fn start(&mut self, node: usize, attempt: u64, nonce: u128) -> Option<SessionId> {
+        let mut own = self.sessions.values_mut().filter(|lane| lane.node == node);
+        if own.any(|lane| lane.attempt >= attempt) {
+            return None;
+        }
+        for lane in self.sessions.values_mut() {
+            lane.is_fenced |= lane.node == node;
+        }
+        let number = self.next;
+        self.next += 1;
+        let session = SessionId { number, nonce };
+        let lane = Lane {
+            node,
+            attempt,
+            renewals: 0,
+            is_fenced: false,
+            lsn: Lsn(0),
+            archived: Lsn(0),
+            listed: 0,
+            log: Vec::new(),
+        };
+        self.sessions.insert(session, lane);
+        Some(session)
+    }
+
+    /// Executes a statement. `records` are those of the group, or of the run.
+    pub fn execute(&mut self, me: SessionId, statement: &Statement, records: &[Record]) -> Outcome {
+        let answer = match statement {
+            Statement::Settle => self.settle(me),
+            Statement::Poll => Some(Answer::View(self.view())),
+            _ if !self.is_live(me) => None,
+            Statement::Append { begin, end } => self.append(me, *begin, *end, records),
+            Statement::Renew(number) => self.renew(me, *number),
+            Statement::Fence { session, renewals } => self.fence(*session, *renewals),
+            Statement::Claim(tenancies) => {
+                let granted = tenancies.iter().filter_map(|old| self.claim(me, *old));
+                Some(Answer::Granted(granted.collect()))
+            }
+            Statement::Hold => self.hold(me),
+            Statement::HandOver { tenancy, to, until } => self.hand_over(me, *tenancy, *to, *until),
+            Statement::Publish(run) => self.publish(me, run, records),
+            Statement::Trim => self.trim(me),
+        };
+        answer.map_or(Outcome::Refused, Outcome::Done)
+    }
+
+    /// The records of a part that are in its lane.
+    pub fn read(&self, shard: Shard, part: &Part) -> Vec<Record> {
+        let generation = part.generation;
+        let tenancy = Tenancy { shard, generation };
+        let lane = self.sessions.get(&part.session);
+        let log = lane.into_iter().flat_map(|lane| &lane.log);
+        log.filter(|record| {
+            record.tenancy == tenancy && record.end > part.since && record.end <= part.until
+        })
+        .copied()
+        .collect()
+    }
+
+    /// What the runs have of a shard, in the order of publication.
+    pub fn history(&self, shard: Shard) -> &[Record] {
+        self.history.get(&shard).map_or(&[], |records| records)
+    }
+
+    /// All values of a shard: those of its runs, of its parts, and of its owner's tenure.
+    pub fn list(&self, shard: Shard) -> Vec<u64> {
+        let parts = self.parts.iter().filter(|((of, _), _)| *of == shard);
+        let mut records: Vec<Record> = self.history(shard).to_vec();
+        records.extend(parts.flat_map(|(_, part)| self.read(shard, part)));
+        if let Some(Row {
+            owner: Some(session),
+            generation,
+            since,
+        }) = self.shards.get(&shard).copied()
+        {
+            let until = Lsn(u64::MAX);
+            records.extend(self.read(
+                shard,
+                &Part {
+                    generation,
+                    session,
+                    since,
+                    until,
+                },
+            ));
+        }
+        records.sort_by_key(|record| (record.tenancy.generation, record.end));
+        records.dedup();
+        records.iter().map(|record| record.value).collect()
+    }
+
+    /// The live owner of a shard.
+    pub fn owner(&self, shard: Shard) -> Option<(usize, Tenancy)> {
+        let row = self.shards.get(&shard)?;
+        let lane = self.sessions.get(&row.owner?)?;
+        let generation = row.generation;
+        (!lane.is_fenced).then_some((lane.node, Tenancy { shard, generation }))
+    }
+
+    /// The sessions that are not fenced.
+    pub fn live(&self) -> Vec<SessionId> {
+        self.view().live().collect()
+    }
+
+    /// Records that are in logs.
+    pub fn logged(&self) -> usize {
+        self.sessions.values().map(|lane| lane.log.len()).sum()
+    }
+
+    /// Sessions that are not forgotten.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn is_live(&self, session: SessionId) -> bool {
+        let lane = self.sessions.get(&session);
+        lane.is_some_and(|lane| !lane.is_fenced)
+    }
+
+    fn owns(&self, session: SessionId, tenancy: Tenancy) -> bool {
+        self.shards
+            .get(&tenancy.shard)
+            .is_some_and(|row| row.owner == Some(session) && row.generation == tenancy.generation)
+    }
+
+    fn settle(&self, me: SessionId) -> Option<Answer> {
+        self.sessions.get(&me).map(|lane| Answer::Lane {
+            lsn: lane.lsn,
+            is_fenced: lane.is_fenced,
+        })
+    }
+
+    fn view(&self) -> View {
+        let peers = self.sessions.iter().map(|(session, lane)| {
+            let peer = Peer {
+                renewals: lane.renewals,
+                lsn: lane.lsn,
+                listed: lane.listed,
+                is_fenced: lane.is_fenced,
+            };
+            (*session, peer)
+        });
+        let shards = self.shards.iter().map(|(shard, row)| {
+            let owner = Owner {
+                session: row.owner,
+                generation: row.generation,
+                since: row.since,
+            };
+            (*shard, owner)
+        });
+        View {
+            peers: peers.collect(),
+            shards: shards.collect(),
+        }
+    }
+
+    fn append(&mut self, me: SessionId, begin: Lsn, end: Lsn, group: &[Record]) -> Option<Answer> {
+        let lane = self.sessions.get_mut(&me)?;
+        (lane.lsn == begin).then(|| {
+            lane.lsn = end;
+            lane.log.extend(group);
+            Answer::Committed
+        })
+    }
+
+    fn renew(&mut self, me: SessionId, number: u64) -> Option<Answer> {
+        let lane = self.sessions.get_mut(&me)?;
+        lane.renewals = lane.renewals.max(number);
+        Some(Answer::Committed)
+    }
+
+    fn fence(&mut self, session: SessionId, renewals: u64) -> Option<Answer> {
+        let lane = self.sessions.get_mut(&session)?;
+        (lane.is_fenced || lane.renewals == renewals).then(|| {
+            lane.is_fenced = true;
+            Answer::Committed
+        })
+    }
+
+    fn claim(&mut self, me: SessionId, old: Tenancy) -> Option<Grant> {
+        let row = *self.shards.get(&old.shard)?;
+        let is_orphan = row.owner.is_none_or(|owner| !self.is_live(owner));
+        if row.generation != old.generation || !is_orphan {
+            return None;
+        }
+        let lane = row.owner.and_then(|owner| self.sessions.get(&owner));
+        let until = lane.map_or(Lsn(0), |lane| lane.lsn);
+        self.leave(old.shard, row, until);
+        self.give(old, me)
+    }
+
+    fn hold(&self, me: SessionId) -> Option<Answer> {
+        let own = self.shards.iter().filter(|(_, row)| row.owner == Some(me));
+        let grants = own.map(|(&shard, row)| {
+            let generation = row.generation;
+            self.grant(Tenancy { shard, generation })
+        });
+        Some(Answer::Held {
+            archived: self.sessions.get(&me)?.archived,
+            listed: self.sessions.get(&me)?.listed,
+            grants: grants.collect(),
+        })
+    }
+
+    fn hand_over(
+        &mut self,
+        me: SessionId,
+        tenancy: Tenancy,
+        to: SessionId,
+        until: Lsn,
+    ) -> Option<Answer> {
+        let is_durable = self.sessions.get(&me)?.lsn >= until;
+        if !self.owns(me, tenancy) || !is_durable || !self.is_live(to) {
+            return None;
+        }
+        let row = *self.shards.get(&tenancy.shard)?;
+        self.leave(tenancy.shard, row, until);
+        let grant = self.give(tenancy, to)?;
+        Some(Answer::Granted(vec![grant]))
+    }
+
+    /// A tenure ends: what its owner has not archived becomes a part.
+    fn leave(&mut self, shard: Shard, row: Row, until: Lsn) {
+        let Some(session) = row.owner else { return };
+        let lane = self.sessions.get(&session);
+        let archived = lane.map_or(Lsn(0), |lane| lane.archived);
+        let since = row.since.max(archived);
+        let generation = row.generation;
+        if since < until {
+            let part = Part {
+                generation,
+                session,
+                since,
+                until,
+            };
+            self.parts.insert((shard, generation), part);
+        }
+    }
+
+    fn give(&mut self, old: Tenancy, to: SessionId) -> Option<Grant> {
+        let since = self.sessions.get(&to)?.lsn;
+        let row = self.shards.get_mut(&old.shard)?;
+        row.owner = Some(to);
+        row.generation = old.generation.next();
+        row.since = since;
+        let generation = row.generation;
+        let shard = old.shard;
+        Some(self.grant(Tenancy { shard, generation }))
+    }
+
+    fn grant(&self, tenancy: Tenancy) -> Grant {
+        let of_shard = (tenancy.shard, Generation(0))..=(tenancy.shard, Generation(u32::MAX));
+        Grant {
+            tenancy,
+            since: self
+                .shards
+                .get(&tenancy.shard)
+                .map_or(Lsn(0), |row| row.since),
+            parts: self.parts.range(of_shard).map(|(_, part)| *part).collect(),
+        }
+    }
+
+    fn publish(&mut self, me: SessionId, run: &Run, records: &[Record]) -> Option<Answer> {
+        let listed = self.sessions.get(&me)?.listed;
+        if listed == run.number {
+            return Some(Answer::Committed);
+        }
+        let has_tenures = run.tenancies.iter().all(|own| self.owns(me, *own));
+        let has_parts = run.parts.iter().all(|(shard, part)| {
+            let owner = self.shards.get(shard).and_then(|row| row.owner);
+            owner == Some(me) && self.parts.contains_key(&(*shard, part.generation))
+        });
+        let is_next = listed == run.after;
+        if !has_tenures || !has_parts || !is_next {
+            return None;
+        }
+        for (shard, part) in &run.parts {
+            self.parts.remove(&(*shard, part.generation));
+        }
+        for record in records {
+            let history = self.history.entry(record.tenancy.shard).or_default();
+            history.push(*record);
+        }
+        let lane = self.sessions.get_mut(&me)?;
+        lane.archived = run.until;
+        lane.listed = run.number;
+        Some(Answer::Committed)
+    }
+
+    fn trim(&mut self, me: SessionId) -> Option<Answer> {
+        let needed = self.parts.values().filter(|part| part.session == me);
+        let needed = needed.map(|part| part.since).min();
+        let lane = self.sessions.get_mut(&me)?;
+        let bound = needed.map_or(lane.archived, |needed| needed.min(lane.archived));
+        lane.log.retain(|record| record.end > bound);
+        let (shards, parts) = (&self.shards, &self.parts);
+        self.sessions.retain(|session, lane| {
+            let owns = shards.values().any(|row| row.owner == Some(*session));
+            let is_needed = parts.values().any(|part| part.session == *session);
+            !lane.is_fenced || owns || is_needed
+        });
+        Some(Answer::Committed)
+    }
+}

@@ -1,0 +1,4 @@
+//! Simulated clusters.
+
+mod model;
+mod seeds;
