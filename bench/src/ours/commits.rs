@@ -8,7 +8,9 @@ use std::{
     time::Instant,
 };
 
-use abide_storage::{Lsn, NamespaceNo, ObjectDb, ObjectKey, RealDisk, Store, StoreOptions};
+use abide_storage::{
+    Lsn, NamespaceNo, ObjectDb, ObjectKey, RealDisk, SplitMix64, Store, StoreOptions,
+};
 use anyhow::{Context, Result, bail};
 
 use crate::{
@@ -59,8 +61,11 @@ impl Engine {
     }
 
     pub(crate) fn key(&self, object: usize) -> ObjectKey {
+        // Evenly spread, as the ids of names are.
         let mut id = [0; 32];
-        id[..8].copy_from_slice(&(object as u64).to_be_bytes());
+        let number = object as u64;
+        id[..8].copy_from_slice(&SplitMix64::new(number).draw().to_be_bytes());
+        id[8..16].copy_from_slice(&number.to_be_bytes());
         ObjectKey {
             namespace: self.namespace,
             id,

@@ -1,21 +1,17 @@
 //! Copies of a store: the places to which they go, and the task that makes them.
 
 use std::{
-    io,
     path::Path,
     sync::Arc,
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use abide::{
-    history::{
-        Access, Connector, Location, Options, Part, Run, Snapshot, Source, Store as Copies,
-        Uploader,
-    },
-    server::{ArchiveConfig, HistoryPlace, StoreAccess, tls_client_config},
+    history::{Access, Connector, Location, Options, Store as Copies, Uploader},
+    server::{ArchiveConfig, HistoryPlace, HistorySource, StoreAccess, tls_client_config},
 };
-use abide_storage::{Lsn, Store};
+use abide_storage::Store;
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::runtime::Runtime;
 
@@ -25,56 +21,6 @@ use crate::{ours::node, process::Owned};
 const PATIENCE: Duration = Duration::from_mins(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const COPIES: &str = "s3://bench/copies";
-const LOG_WAIT: Duration = Duration::from_millis(250);
-
-/// The archive of a store, as what there is to copy. In a node, more is in a copy's content than the manifest.
-#[derive(Debug)]
-struct Archive(Store);
-
-impl Source for Archive {
-    fn version(&self) -> u64 {
-        self.0.history_version()
-    }
-
-    fn snapshot(&self) -> Option<Snapshot> {
-        let copy = self.0.history_copy()?;
-        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(copy.archived_millis);
-        let runs = copy.runs.into_iter().map(|run| Run {
-            number: run.number,
-            path: run.path,
-            bytes: run.bytes,
-            // This store was never restored lazily.
-            stored: None,
-        });
-        Some(Snapshot {
-            time,
-            content: copy.manifest,
-            end: copy.archived.get(),
-            runs: runs.collect(),
-        })
-    }
-
-    fn end(&self) -> u64 {
-        self.0.durable_here().get()
-    }
-
-    fn part(&self, from: Option<u64>, most: usize) -> io::Result<Option<Part>> {
-        let part = self.0.log_part(from.map(Lsn::from), most);
-        Ok(part.map_err(io::Error::other)?.map(|part| Part {
-            first: part.first.get(),
-            end: part.end.get(),
-            bytes: part.bytes.into(),
-        }))
-    }
-
-    fn wait_beyond(&self, position: u64) {
-        self.0.wait_beyond(Lsn::from(position), LOG_WAIT);
-    }
-
-    fn copied(&self, position: u64) {
-        self.0.copied(Lsn::from(position));
-    }
-}
 
 /// A bucket in the memory of another process, behind the S3 protocol on this machine.
 pub(crate) struct Bucket {
@@ -159,7 +105,7 @@ impl Copier {
         options: Options,
     ) -> Result<Self> {
         let _inside = runtime.enter();
-        let source = Arc::new(Archive(store.clone()));
+        let source = Arc::new(HistorySource::new(store));
         let uploader = Uploader::start(copies.clone(), dir, source, options)?;
         Ok(Self {
             uploader,

@@ -3,11 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, IsTerminal as _, Write},
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Arc, Mutex, Once, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Once},
 };
 
 use abide::{
@@ -22,6 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     data::{DataArgs, audited, time},
+    meter::Meter,
     standby::{Held, Standby, must_be_no_data_directory},
     verify,
 };
@@ -82,6 +82,10 @@ pub(crate) struct HistoryArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
+    /// Instead, give up the history of this data directory that is in a lost store alone; no node may run
+    #[arg(long, conflicts_with_all = ["from", "options", "key_file"])]
+    give_up_remote: bool,
+
     #[command(flatten)]
     data: DataArgs,
 }
@@ -141,6 +145,13 @@ fn content(manifest: &Manifest) -> Result<HistoryContent> {
 
 /// Lists the newest copies.
 pub(crate) fn history(args: &HistoryArgs, out: &mut impl Write) -> Result<()> {
+    if args.give_up_remote {
+        let data = args.data.open_without_store()?;
+        let bytes = data.store.give_up_remote_history()?;
+        data.close()?;
+        writeln!(out, "gave up {bytes} bytes of history")?;
+        return Ok(());
+    }
     let place = args.place.find(&args.data)?;
     let listed = runtime()?.block_on(history::list(place.copies(), LISTED))?;
     ensure!(
@@ -427,77 +438,4 @@ fn build(
     )?;
     meter.end();
     Ok(restored)
-}
-
-/// Shows on a terminal how far something is.
-struct Meter {
-    doing: &'static str,
-    begun: Instant,
-    shown: Mutex<Option<Instant>>,
-    is_seen: bool,
-}
-
-impl Meter {
-    fn new(doing: &'static str) -> Self {
-        Self {
-            doing,
-            begun: Instant::now(),
-            shown: Mutex::default(),
-            is_seen: io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&self, done: u64, total: u64) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_soon = shown.is_some_and(|at| at.elapsed() < Duration::from_millis(200));
-        if !self.is_seen || is_soon || total == 0 {
-            return;
-        }
-        *shown = Some(Instant::now());
-        eprint!(
-            "\r{}\u{1b}[K",
-            line(self.doing, done, total, self.begun.elapsed())
-        );
-    }
-
-    fn end(&self) {
-        if self.is_seen {
-            eprint!("\r\u{1b}[K");
-        }
-    }
-}
-
-/// What has been done, the rate, and the time left.
-fn line(doing: &str, done: u64, total: u64, spent: Duration) -> String {
-    let share = done as f64 / total as f64;
-    let left = match share {
-        0.0 => String::new(),
-        share => {
-            let left = spent.mul_f64((1.0 - share) / share);
-            format!(", {} left", duration(left.as_secs()))
-        }
-    };
-    format!("{doing} {:.0} %{left}", share * 100.0)
-}
-
-fn duration(seconds: u64) -> String {
-    match seconds {
-        ..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_left_follows_from_what_is_done() {
-        let after = |done, seconds| line("downloaded", done, 200, Duration::from_secs(seconds));
-        assert_eq!(after(0, 1), "downloaded 0 %");
-        assert_eq!(after(50, 10), "downloaded 25 %, 30 s left");
-        assert_eq!(after(100, 300), "downloaded 50 %, 5 min left");
-        assert_eq!(after(1, 60), "downloaded 0 %, 3 h 19 min left");
-    }
 }

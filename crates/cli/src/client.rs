@@ -6,7 +6,7 @@ use abide::server::tls_client_config;
 use anyhow::Result;
 use bytes::Bytes;
 use http::{Request, Uri};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, ResponseFuture, connect::HttpConnector},
@@ -17,10 +17,13 @@ use tower::{service_fn, util::BoxCloneSyncService};
 
 type Socket = BoxCloneSyncService<Uri, TokioIo<UnixStream>, io::Error>;
 
+/// The body of a request.
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
+
 /// There are no proxies: the node is local or nearby.
 pub(crate) enum Client {
-    Listener(legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-    Socket(legacy::Client<Socket, Full<Bytes>>),
+    Listener(legacy::Client<HttpsConnector<HttpConnector>, RequestBody>),
+    Socket(legacy::Client<Socket, RequestBody>),
 }
 
 impl Client {
@@ -48,7 +51,7 @@ impl Client {
     }
 
     /// Sends a request.
-    pub(crate) fn request(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
+    pub(crate) fn request(&self, request: Request<RequestBody>) -> ResponseFuture {
         match self {
             Self::Listener(client) => client.request(request),
             Self::Socket(client) => client.request(request),

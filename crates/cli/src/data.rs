@@ -1,6 +1,7 @@
 //! Opens a data directory that no node serves.
 
 use std::{
+    io,
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -14,7 +15,7 @@ use abide::{
     },
     storage::{ArchiveOptions, RealDisk, Store, StoreOptions},
 };
-use abide_storage::{Disk as _, ErrorKind, ObjectKey, RemoteRuns};
+use abide_storage::{Disk as _, DiskFile, ErrorKind, ObjectKey, RemoteRuns};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
@@ -91,6 +92,16 @@ impl DataArgs {
     /// Opens the directory, which replays its log. Does not create one.
     pub(crate) fn open(&self) -> Result<Data> {
         let config = self.config()?;
+        let runs = remote_runs(&config);
+        Self::open_with(&config, runs)
+    }
+
+    /// As [`Self::open`], although the store that has a part of its history is lost.
+    pub(crate) fn open_without_store(&self) -> Result<Data> {
+        Self::open_with(&self.config()?, Some(Arc::new(Lost)))
+    }
+
+    fn open_with(config: &Config, runs: Option<Arc<dyn RemoteRuns>>) -> Result<Data> {
         let dir = &config.data.dir;
         ensure!(
             dir.is_dir(),
@@ -107,13 +118,14 @@ impl DataArgs {
         let options = StoreOptions::default()
             .segment_bytes(config.storage.segment_bytes)
             .checkpoint_bytes(config.storage.checkpoint_bytes)
-            .remote_runs(remote_runs(&config))
-            // A tool adds to the archive like a node, but leaves removing old history to the node.
+            .remote_runs(runs)
+            // A tool adds to the archive like a node, but leaves removing old history to the node, and bringing it back from a store.
             .archive(
                 ArchiveOptions::default()
                     .enabled(config.archive.enabled)
                     .retention(Duration::MAX)
-                    .max_bytes(u64::MAX),
+                    .max_bytes(u64::MAX)
+                    .local_bytes(0),
             );
         Ok(Data {
             store: Store::open(Arc::new(RealDisk), dir, options)?,
@@ -122,7 +134,16 @@ impl DataArgs {
     }
 }
 
-/// The runs that a lazy restore has left in their store. The directory is opened without them if it has none.
+/// A store that is gone, with the runs that it had.
+struct Lost;
+
+impl RemoteRuns for Lost {
+    fn open(&self, _: u64, _: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Err(io::Error::other("the store is lost"))
+    }
+}
+
+/// The runs that are in a store alone. The directory is opened without them if it has none.
 fn remote_runs(config: &Config) -> Option<Arc<dyn RemoteRuns>> {
     let place = HistoryPlace::of(&config.archive).unwrap_or_else(|error| {
         eprintln!("warning: {error}");
@@ -205,14 +226,20 @@ impl Data {
         detail: Option<String>,
         change: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
+        let object = object.map(ToString::to_string);
+        self.audited_as(action, object, detail, change)
+    }
+
+    /// As [`Self::audited`], for an object that may not exist.
+    pub(crate) fn audited_as<R>(
+        &self,
+        action: &str,
+        object: Option<String>,
+        detail: Option<String>,
+        change: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         let log = AccessStore::open(&self.dir)?;
-        audited(
-            &log,
-            action,
-            object.map(ToString::to_string),
-            detail,
-            change,
-        )
+        audited(&log, action, object, detail, change)
     }
 
     /// Makes everything durable and releases the directory.

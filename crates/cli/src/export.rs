@@ -1,5 +1,8 @@
 //! `abide export`, and the copies of databases that `abide sql` reads.
 
+mod all;
+pub(crate) mod listing;
+
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -38,11 +41,20 @@ pub(crate) struct PastArgs {
 
 #[derive(Args)]
 pub(crate) struct ExportArgs {
-    #[command(flatten)]
-    object: ObjectArg,
+    /// The object: Class/name, its id, or the first digits of its id; the name alone if only one class has it
+    #[arg(value_name = "OBJECT", required_unless_present_any = ["class", "all"], conflicts_with_all = ["class", "all"])]
+    object: Option<String>,
 
-    /// The file, which must not exist
-    #[arg(long, value_name = "FILE")]
+    /// All objects of a class, given by its unique key, as of one moment
+    #[arg(long, value_name = "CLASS", conflicts_with_all = ["all", "at", "bookmark"])]
+    class: Option<String>,
+
+    /// All objects, as of one moment
+    #[arg(long, conflicts_with_all = ["at", "bookmark"])]
+    all: bool,
+
+    /// The file, which must not exist; for all objects a directory, which must not exist or be empty
+    #[arg(long, value_name = "PATH")]
     to: PathBuf,
 
     #[command(flatten)]
@@ -140,7 +152,7 @@ impl Copy {
     }
 }
 
-fn write(database: &PastDatabase, to: &mut impl Write) -> Result<()> {
+fn write(database: &PastDatabase, to: &mut (impl Write + ?Sized)) -> Result<()> {
     let mut piece = vec![0; PIECE];
     let mut at = 0;
     while at < database.len() {
@@ -152,9 +164,13 @@ fn write(database: &PastDatabase, to: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// Writes a database to a file.
+/// Writes a database to a file, or many to a directory.
 pub(crate) fn run(args: &ExportArgs, out: &mut impl Write) -> Result<()> {
     let to = &args.to;
+    let Some(object) = &args.object else {
+        return all::run(args.class.as_deref(), to, &args.node, out);
+    };
+    let object = ObjectArg::new(object);
     ensure!(
         !to.exists(),
         "{} exists: choose another file with --to",
@@ -166,9 +182,9 @@ pub(crate) fn run(args: &ExportArgs, out: &mut impl Write) -> Result<()> {
     };
     let at = args.past.moment();
     let copy = match args.node.source()? {
-        Source::Node(node) => Copy::of_node(&node, &args.object, at, dir)?,
+        Source::Node(node) => Copy::of_node(&node, &object, at, dir)?,
         Source::Data(data) => {
-            let copy = Copy::of_data(&data, &args.object, at, dir)?;
+            let copy = Copy::of_data(&data, &object, at, dir)?;
             data.close()?;
             copy
         }

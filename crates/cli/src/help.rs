@@ -320,10 +320,14 @@ background, once a node serves the directory.",
     (
         "fork",
         "\
-Example:
+Examples:
   abide fork Kv/ada --at -1h --to ada-before
+  abide fork Template/shop --at -0s --to Shop/ada
 
-It prints the id of the new object, which is dormant: it answers calls and does nothing else until `abide activate`.",
+The copy must be an object that was never used, or that exists and is empty. A name with a slash needs its
+class in front.
+
+It prints the id of the copy, which is dormant: it answers calls and does nothing else until `abide activate`.",
     ),
     (
         "activate",
@@ -423,11 +427,30 @@ Exit codes:
     (
         "export",
         "\
-Example:
+Examples:
   abide export Shop/main --to main.sqlite
   abide export Shop/main --at -1d --to yesterday.sqlite
+  abide export --class Shop --to shops
+  abide export --all --to everything
 
-The file is a plain SQLite database. Tables whose names begin with _abide are internal.",
+The file is a plain SQLite database. Tables whose names begin with _abide are internal. A directory has one for each
+object, CLASS/ID.sqlite, all as of one moment, and export.json, which lists them: without it an export is incomplete.
+
+Exit codes:
+  0  everything was exported
+  1  nothing was exported, the export is incomplete, or objects are missing in it: the lines before name them
+  2  the command line is invalid",
+    ),
+    (
+        "import",
+        "\
+Examples:
+  abide import everything
+  abide import everything --act          # the node that it is from is gone
+  abide import main.sqlite --to Shop/main
+
+An import replaces nothing: objects that exist are refused. Each object is imported whole or not at all, and the same
+command continues an interrupted import.",
     ),
     (
         "checkpoint",

@@ -10,7 +10,9 @@ mod data;
 mod export;
 mod front;
 mod help;
+mod import;
 mod kv;
+mod meter;
 mod new;
 mod node;
 mod object;
@@ -50,6 +52,7 @@ use crate::{
     class::Classes,
     data::DataArgs,
     export::ExportArgs,
+    import::ImportArgs,
     new::NewArgs,
     node::NodeArgs,
     projection::Projection,
@@ -79,7 +82,7 @@ Objects:
   if they are unique, and so is the name alone.
 
 Data directories:
-  alarms, bookmark, restore, fork, timeline, dormant, quarantined, repair, sql and export work on a directory that no
+  alarms, bookmark, restore, fork, timeline, dormant, quarantined, repair, sql, export and import work on a directory that no
   node serves, and otherwise use the node that serves it. activate needs a running node. class, objects, verify,
   checkpoint and sql --write need a directory that no node serves. token and audit work either way. history, restore --from, standby and verify
   --from read copies in an object store, which a node may be writing.
@@ -151,8 +154,10 @@ enum Command {
     History(HistoryArgs),
     /// Check the log, the archive and every object's database, or a copy in an object store
     Verify(VerifyArgs),
-    /// Write the database of an object to a file, as it is or was
+    /// Write the database of an object to a file, as it is or was, or those of all objects as of one moment
     Export(ExportArgs),
+    /// Create objects from an export, or one from any SQLite database
+    Import(ImportArgs),
     /// Bring every object's file up to date
     Checkpoint(DataArgs),
 }
@@ -239,6 +244,7 @@ fn run() -> Result<ExitCode> {
         Command::Token(command) => token::run(&command, &mut out)?,
         Command::Audit(args) => audit::run(&args, &mut out)?,
         Command::Export(args) => export::run(&args, &mut out)?,
+        Command::Import(args) => import::run(&args, &mut out)?,
         Command::Verify(args) => return backup::verify(&args, &mut out),
         Command::History(args) => backup::history(&args, &mut out)?,
         Command::Checkpoint(args) => {

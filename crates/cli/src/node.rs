@@ -10,7 +10,6 @@ use std::{
 
 use abide::server::Config;
 use anyhow::{Context, Result, anyhow, bail};
-use bytes::Bytes;
 use clap::Args;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
@@ -19,8 +18,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::runtime::Runtime;
 
 use crate::{
-    client::Client,
+    client::{Client, RequestBody},
     data::{Data, DataArgs},
+    import::FileBody,
 };
 
 /// The Unix socket of a node, in its data directory.
@@ -98,8 +98,13 @@ impl std::error::Error for Refused {}
 
 /// Returns whether a node responded that an object does not exist.
 pub(crate) fn is_no_object(error: &anyhow::Error) -> bool {
+    code(error) == Some("no_such_object")
+}
+
+/// The code of an error with which a node responded.
+pub(crate) fn code(error: &anyhow::Error) -> Option<&str> {
     let refused = error.downcast_ref::<Refused>();
-    refused.is_some_and(|refused| refused.code == "no_such_object")
+    refused.map(|refused| &*refused.code)
 }
 
 impl NodeArgs {
@@ -236,7 +241,7 @@ impl Node {
         method: Method,
         path: &str,
         json: Option<String>,
-    ) -> Result<Request<Full<Bytes>>, http::Error> {
+    ) -> Result<Request<RequestBody>, http::Error> {
         let url = format!("{}{path}", self.base);
         let mut request = Request::builder().method(method).uri(url);
         if let Some(token) = &self.token {
@@ -245,7 +250,8 @@ impl Node {
         if json.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        request.body(Full::from(json.unwrap_or_default()))
+        let body = Full::from(json.unwrap_or_default());
+        request.body(body.map_err(|never| match never {}).boxed_unsync())
     }
 
     fn send<R: DeserializeOwned>(
@@ -267,7 +273,7 @@ impl Node {
         &self,
         path: &str,
         body: &impl Serialize,
-        to: &mut impl Write,
+        to: &mut (impl Write + ?Sized),
     ) -> Result<HeaderMap> {
         let no_answer = || format!("no node answers at {}; {}", self.place, self.hint);
         let json = Some(serde_json::to_string(body)?);
@@ -287,6 +293,18 @@ impl Node {
                 }
             }
             Ok(head.headers)
+        })
+    }
+
+    /// Sends a POST request with a file.
+    pub(crate) fn upload<R: DeserializeOwned>(&self, path: &str, body: FileBody) -> Result<R> {
+        let no_answer = || format!("no node answers at {}; {}", self.place, self.hint);
+        let request = self.request(Method::POST, path, None);
+        let mut request = request.with_context(no_answer)?;
+        *request.body_mut() = body.boxed_unsync();
+        self.runtime.block_on(async {
+            let answer = self.client.request(request).await;
+            self.read(answer.with_context(no_answer)?).await
         })
     }
 

@@ -6,7 +6,7 @@
 use std::{io::Write, str::FromStr};
 
 use abide::{
-    Activation, Bookmark, ObjectId,
+    Activation, Bookmark, FoundObject,
     clock::{Clock as _, SystemClock},
 };
 use abide_storage::{ObjectKey, Store};
@@ -106,7 +106,7 @@ pub(crate) struct ForkArgs {
     #[command(flatten)]
     at: MomentArgs,
 
-    /// Name of the new object, of the same class
+    /// The copy: a name of the same class, or CLASS/NAME. The object must be new, or exist and be empty; an id will do, too
     #[arg(long, value_name = "NAME")]
     to: String,
 }
@@ -221,6 +221,8 @@ struct Fork<'a> {
     #[serde(flatten)]
     at: Moment,
     name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -308,36 +310,37 @@ pub(crate) fn activate(args: &ActivateArgs, out: &mut impl Write) -> Result<()> 
 pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
     let object = &args.object.object;
     let at = args.at.moment()?;
+    // What is before a slash is always a class, so that a mistyped one is refused.
+    let (class, name) = match args.to.split_once('/') {
+        Some((class, name)) => (Some(class), name),
+        None => (None, &*args.to),
+    };
     let (class, id) = match args.object.node.source()? {
         Source::Node(node) => {
-            let fork = Fork { at, name: &args.to };
             let from = object.on_node(&node)?;
-            let id = node
-                .post::<Forked>(&from.path("objects", "fork"), &fork)?
-                .id;
-            (from.class, id)
+            let fork = Fork { at, name, class };
+            let path = from.path("objects", "fork");
+            let id = node.post::<Forked>(&path, &fork)?.id;
+            (class.map_or(from.class, str::to_owned), id)
         }
         Source::Data(data) => {
             let from = object.in_history(&data)?;
             let at = at.find(&data.store, from.key)?;
-            let id = ObjectId::from_name(&from.class, &args.to);
-            let to = ObjectKey {
-                id: *id.as_bytes(),
-                ..from.key
-            };
-            let detail = format!("at {at} as {}", args.to);
+            let to = FoundObject::in_class(&data.store, class.unwrap_or(&from.class), name)?;
+            let detail = format!("at {at} as {to}");
             data.audited("fork", Some(&from), Some(detail), || {
-                Ok(data.store.fork(from.key, &at, to, Some(&args.to))?)
+                let name = to.name.as_deref();
+                Ok(data.store.fork(from.key, &at, to.key, name)?)
             })?;
             data.close()?;
-            (from.class, id.to_string())
+            (to.class.clone(), to.id().to_string())
         }
     };
-    writeln!(out, "{class}\t{id}\t{}", args.to)?;
+    let is_named = id != name.to_ascii_lowercase();
+    writeln!(out, "{class}\t{id}\t{}", if is_named { name } else { "-" })?;
     writeln!(
         out,
-        "dormant: it answers calls and does nothing else; to let it act: abide activate {class}/{}",
-        args.to
+        "dormant: it answers calls and does nothing else; to let it act: abide activate {class}/{name}"
     )?;
     Ok(())
 }

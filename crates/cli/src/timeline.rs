@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use abide::Bookmark;
+use abide::{Bookmark, ObjectId};
 use abide_storage::{ObjectKey, StoredCause};
 use anyhow::Result;
 use clap::Args;
@@ -57,8 +57,20 @@ struct Timeline {
 #[serde(tag = "cause", rename_all = "lowercase")]
 enum Cause {
     Created,
-    Restored { from: Bookmark, to: Bookmark },
-    Forked { origin: String, bookmark: Bookmark },
+    Restored {
+        from: Bookmark,
+        to: Bookmark,
+    },
+    Forked {
+        origin: String,
+        /// `None` if the node does not have it.
+        origin_class: Option<String>,
+        bookmark: Bookmark,
+    },
+    Imported {
+        source: String,
+        replaces: bool,
+    },
 }
 
 #[derive(Deserialize)]
@@ -86,9 +98,17 @@ impl Timeline {
             cause: match row.cause {
                 StoredCause::Created => Cause::Created,
                 StoredCause::Restored { from, to } => Cause::Restored { from, to },
-                StoredCause::Forked { origin, bookmark } => Cause::Forked {
-                    origin: ObjectKey { id: origin, ..key }.id_hex(),
-                    bookmark,
+                StoredCause::Forked { origin, bookmark } => {
+                    let origin = ObjectKey { id: origin, ..key }.id_hex();
+                    Cause::Forked {
+                        origin_class: class_of(data, &origin),
+                        origin,
+                        bookmark,
+                    }
+                }
+                StoredCause::Imported { source, replaces } => Cause::Imported {
+                    source: hex::encode(source),
+                    replaces,
                 },
             },
             dormant: row.dormant,
@@ -113,12 +133,16 @@ impl Timeline {
                     "cause\trestored to {to}; to undo it: --bookmark {from}"
                 )?;
             }
-            Cause::Forked { origin, bookmark } => {
-                writeln!(
-                    out,
-                    "cause\tforked from {}/{origin} at {bookmark}",
-                    self.class
-                )?;
+            Cause::Forked {
+                origin,
+                origin_class,
+                bookmark,
+            } => {
+                let class = origin_class.as_deref().unwrap_or("?");
+                writeln!(out, "cause\tforked from {class}/{origin} at {bookmark}")?;
+            }
+            Cause::Imported { source, .. } => {
+                writeln!(out, "cause\timported from what has the SHA-256 {source}")?;
             }
         }
         if self.dormant {
@@ -135,12 +159,20 @@ impl Timeline {
     }
 }
 
+/// The class of an object, if the directory has it.
+fn class_of(data: &Data, id: &str) -> Option<String> {
+    let id: ObjectId = id.parse().ok()?;
+    let mut classes = data.store.namespaces().into_iter();
+    let found = classes.find(|(_, class)| id.belongs_to(class));
+    found.map(|(_, class)| class)
+}
+
 impl Cause {
     /// How an object is usually activated: a copy afresh, and a restored one with its own work.
     fn way(&self) -> &'static str {
         match self {
-            Self::Restored { .. } => " --continue",
-            Self::Created | Self::Forked { .. } => "",
+            Self::Restored { .. } | Self::Imported { replaces: true, .. } => " --continue",
+            Self::Created | Self::Forked { .. } | Self::Imported { .. } => "",
         }
     }
 
@@ -149,6 +181,7 @@ impl Cause {
             Self::Created => "created",
             Self::Restored { .. } => "restored",
             Self::Forked { .. } => "forked",
+            Self::Imported { .. } => "imported",
         }
     }
 }

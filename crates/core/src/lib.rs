@@ -148,12 +148,12 @@ pub use abide_macros::rpc;
 pub use abide_runtime::{
     Activation, Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AnyNamespace, AnyStub,
     BlockConcurrency, Body, Call, CallerGone, Class, ClassOptions, ClockTime, CommitStall, Ctx,
-    DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching, FoundObject,
-    Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
-    NodeStats, ObjectClass, ObjectId, ObjectPage, Outbound, PutOptions, QuarantineListing,
-    Registrar, Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql,
-    StallCause, Storage, Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock,
-    handed_over, random, socket,
+    CutListing, CutPosition, DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event,
+    Fetching, ForkTarget, FoundObject, Instance, JsonResult, ListedObject, LocalFuture, Moment,
+    Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId,
+    ObjectPage, Outbound, PutOptions, QuarantineListing, Registrar, Released, Remote, Reply,
+    Request, Response, Result, Row, Rows, ScheduledTime, Snapshot, Sql, StallCause, Storage, Stub,
+    Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{
@@ -174,10 +174,11 @@ pub mod limits {
 pub mod storage {
     //! The storage of a node: the store, its disk, memory, log and archive.
     pub use abide_storage::{
-        AlarmCursor, AlarmState, ArchiveOptions, Barrier, Disk, DiskFile, Lsn, MemoryAccount,
-        MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, RealDisk, Repair, Repaired,
-        RestoreOptions, RestoreProgress, RestoredDirectory, ScratchDisk, SimDisk, SqlLimits, Store,
-        StoreOptions, StoreStats, restore_directory,
+        Afterwards, AlarmCursor, AlarmState, ArchiveOptions, Barrier, Cut, Disk, DiskFile,
+        Incoming, Lsn, MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode,
+        RealDisk, Repair, Repaired, RestoreOptions, RestoreProgress, RestoredDirectory,
+        ScratchDisk, SimDisk, SqlLimits, Store, StoreOptions, StoreStats, TimelinesEnd,
+        restore_directory,
     };
 }
 
@@ -194,8 +195,8 @@ pub mod prelude {
     pub use crate::{
         Activation, AlarmInfo, AlarmRetry, Body, Bookmark, ClassOptions, Close, Ctx, DurableObject,
         Env, Error, ListOptions, Message, Namespace, ObjectId, PutOptions, Request,
-        RequestResponsePair, Response, Result, Row, Rows, Sql, SqlErrorKind, Storage, Stub,
-        Timeline, Timestamp, WebSocket, durable_object, params, rpc,
+        RequestResponsePair, Response, Result, Row, Rows, Snapshot, Sql, SqlErrorKind, Storage,
+        Stub, Timeline, Timestamp, WebSocket, durable_object, params, rpc,
     };
 }
 

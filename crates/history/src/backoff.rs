@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Machine;
+
 /// Doubles from a second to a limit, and takes a random half of it away, so that many nodes do not come back at once.
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -24,12 +26,12 @@ impl Backoff {
     }
 
     /// How long to wait after one more failure.
-    pub(crate) fn failed(&mut self) -> Duration {
+    pub(crate) fn failed(&mut self, machine: &dyn Machine) -> Duration {
         let full = Duration::from_secs(1).saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         let full = full.min(self.limit);
         // Without chance it waits the full time.
-        let chance = getrandom::u32().unwrap_or(u32::MAX);
+        let chance = machine.random().map_or(u32::MAX, u32::from_le_bytes);
         full / 2 + (full / 2).mul_f64(f64::from(chance) / f64::from(u32::MAX))
     }
 }
@@ -37,16 +39,17 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RealMachine;
 
     #[test]
     fn waits_grow_to_the_limit_and_begin_again_after_a_success() {
         let mut backoff = Backoff::new(Duration::from_secs(20));
         for full in [1, 2, 4, 8, 16, 20, 20] {
-            let wait = backoff.failed();
+            let wait = backoff.failed(&RealMachine);
             let full = Duration::from_secs(full);
             assert!(full / 2 <= wait && wait <= full, "{wait:?} of {full:?}");
         }
         backoff.succeeded();
-        assert!(backoff.failed() <= Duration::from_secs(1));
+        assert!(backoff.failed(&RealMachine) <= Duration::from_secs(1));
     }
 }

@@ -24,7 +24,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use chacha20poly1305::{Tag, XNonce, aead::AeadInOut as _};
 
-use crate::{CopyKey, Error, copy_key::KeyId, identity::random};
+use crate::{CopyKey, Error, copy_key::KeyId, machine};
 
 const MAGIC: &[u8; 8] = b"abidciph";
 const VERSION: u32 = 1;
@@ -117,7 +117,7 @@ pub(crate) fn encrypt(key: &CopyKey, object: &str, content: &[u8]) -> Result<Byt
     header.extend_from_slice(MAGIC);
     header.extend_from_slice(&VERSION.to_le_bytes());
     header.extend_from_slice(&key.id.0);
-    header.extend_from_slice(&random::<16>()?);
+    header.extend_from_slice(&machine::real().random::<16>()?);
     let count = block_count(content.len() as u64);
     let extra = count as usize * EXTRA_BYTES;
     let mut stored = Vec::with_capacity(HEADER_BYTES + extra + content.len());
@@ -126,7 +126,7 @@ pub(crate) fn encrypt(key: &CopyKey, object: &str, content: &[u8]) -> Result<Byt
     for number in 0..count {
         let (block, after) = rest.split_at(rest.len().min(BLOCK_BYTES));
         rest = after;
-        let nonce: [u8; NONCE_BYTES] = random()?;
+        let nonce: [u8; NONCE_BYTES] = machine::real().random()?;
         stored.extend_from_slice(&nonce);
         let begin = stored.len();
         stored.extend_from_slice(block);

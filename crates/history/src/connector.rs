@@ -86,6 +86,10 @@ impl client::HttpConnector for Connector {
     }
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a simulation has another client, which needs no network"
+)]
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::sync::Mutex;
 
-use crate::{Error, Seal, Session, Store, Writer, publisher::on_thread, replace::replace};
+use crate::{Error, Machine, Seal, Session, Store, Writer, replace::replace};
 
 const VERSION: u32 = 1;
 const NAME: &str = "history.json";
@@ -99,16 +99,23 @@ impl Record {
 #[derive(Debug)]
 pub(crate) struct Notes {
     directory: Directory,
+    machine: Arc<dyn Machine>,
     record: Arc<Mutex<Record>>,
 }
 
 impl Notes {
     /// Reads the file, or makes it.
-    pub(crate) async fn open(directory: Directory) -> Result<Self, Error> {
-        let read = directory.clone();
-        let record = on_thread(move || read.read()).await?;
-        let record = Arc::new(Mutex::new(record));
-        Ok(Self { directory, record })
+    pub(crate) async fn open(
+        directory: Directory,
+        machine: &Arc<dyn Machine>,
+    ) -> Result<Self, Error> {
+        let (read, new) = (directory.clone(), Writer::random(&**machine)?);
+        let record = machine.on_thread(move || read.read(new)).await?;
+        Ok(Self {
+            directory,
+            machine: Arc::clone(machine),
+            record: Arc::new(Mutex::new(record)),
+        })
     }
 
     pub(crate) async fn record(&self) -> Record {
@@ -122,14 +129,14 @@ impl Notes {
     ) -> Result<(), Error> {
         let mut record = Arc::clone(&self.record).lock_owned().await;
         let directory = self.directory.clone();
-        on_thread(move || {
+        let written = self.machine.on_thread(move || {
             let mut changed = record.clone();
             change(&mut changed);
             directory.write(&changed)?;
             *record = changed;
             Ok(())
-        })
-        .await
+        });
+        written.await
     }
 }
 
@@ -149,13 +156,13 @@ impl Directory {
         self.dir.join(NAME)
     }
 
-    /// Reads the record, or makes one.
-    pub(crate) fn read(&self) -> Result<Record, Error> {
+    /// Reads the record, or makes that of a new writer.
+    pub(crate) fn read(&self, new: Writer) -> Result<Record, Error> {
         let path = self.path();
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let record = Record::new(Writer::random()?);
+                let record = Record::new(new);
                 self.write(&record)?;
                 return Ok(record);
             }
@@ -184,19 +191,22 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RealMachine;
 
     #[test]
     fn a_directory_keeps_its_writer_and_what_it_tried() {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::new(dir.path());
-        let mut record = directory.read().unwrap();
-        assert_eq!(directory.read().unwrap(), record);
-        let session = Session::random().unwrap();
+        let new = Writer::random(&RealMachine).unwrap();
+        let mut record = directory.read(new).unwrap();
+        let other = Writer::random(&RealMachine).unwrap();
+        assert_eq!(directory.read(other).unwrap(), record);
+        let session = Session::random(&RealMachine).unwrap();
         record.note_tried(Mark { number: 3, session });
         directory.write(&record).unwrap();
-        assert_eq!(directory.read().unwrap(), record);
+        assert_eq!(directory.read(other).unwrap(), record);
         fs::write(directory.path(), "{}").unwrap();
-        let error = directory.read().unwrap_err().to_string();
+        let error = directory.read(new).unwrap_err().to_string();
         assert!(error.contains("history.json"), "{error}");
     }
 }

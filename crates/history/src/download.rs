@@ -12,14 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use tokio::time::{Duration, sleep};
+use tokio::time::Duration;
 
 use crate::{
     Error, Manifest, Store, StoredRun, TailCopy,
     backoff::Backoff,
     claim,
     fetched::{self, Fetched},
-    publisher::on_thread,
     replace,
     source::Part,
     tail_reader::TailReader,
@@ -64,12 +63,12 @@ impl Download {
     /// [`Error::NoHistory`] if there is none, or the manifest has none; or what the store says.
     pub async fn find(store: &Store, number: Option<u64>) -> Result<Self, Error> {
         let location = store.location();
-        let manifests = again(|| claim::manifests(store)).await?;
+        let manifests = again(store, || claim::manifests(store)).await?;
         let newest = manifests.last().map(|(number, _)| *number);
         let newest =
             newest.ok_or_else(|| Error::NoHistory(format!("there is no history at {location}")))?;
         let number = number.unwrap_or(newest);
-        let manifest = match again(|| claim::manifest(store, number)).await {
+        let manifest = match again(store, || claim::manifest(store, number)).await {
             Err(Error::Missing { .. }) => {
                 let text = format!("there is no manifest {number} at {location}");
                 return Err(Error::NoHistory(text));
@@ -100,7 +99,7 @@ impl Download {
     pub async fn newer_than(store: &Store, number: u64) -> Result<Option<Self>, Error> {
         let mut newest = None;
         for number in number + 1.. {
-            match again(|| claim::manifest(store, number)).await {
+            match again(store, || claim::manifest(store, number)).await {
                 Err(Error::Missing { .. }) => break,
                 manifest => newest = Some(manifest?),
             }
@@ -125,7 +124,7 @@ impl Download {
         let advance = |bytes| progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         progress(0, total);
         let (runs, of) = (self.manifest.runs.clone(), dir.to_owned());
-        let missing = on_thread(move || {
+        let missing = self.store.machine().on_thread(move || {
             let fetched = Fetched::read(&of);
             let (held, missing): (Vec<_>, _) =
                 runs.into_iter().partition(|run| fetched.has(&of, run));
@@ -137,11 +136,13 @@ impl Download {
         let mut each = stream::iter(each).buffer_unordered(AT_ONCE);
         while each.try_next().await?.is_some() {}
         let (runs, dir) = (self.manifest.runs.clone(), dir.to_owned());
-        on_thread(move || {
-            sync_dir(&dir)?;
-            Fetched::write(&dir, &runs)
-        })
-        .await
+        self.store
+            .machine()
+            .on_thread(move || {
+                sync_dir(&dir)?;
+                Fetched::write(&dir, &runs)
+            })
+            .await
     }
 
     /// Leaves in the store what a directory does not have of the runs, and returns it. A directory has what [`Self::save`] has
@@ -152,14 +153,16 @@ impl Download {
     /// If a file cannot be written or removed.
     pub async fn leave(&self, dir: &Path) -> Result<Vec<StoredRun>, Error> {
         let (runs, dir) = (self.manifest.runs.clone(), dir.to_owned());
-        on_thread(move || {
-            let fetched = Fetched::read(&dir);
-            let (held, left): (Vec<_>, Vec<_>) =
-                runs.into_iter().partition(|run| fetched.has(&dir, run));
-            Fetched::write(&dir, &held)?;
-            Ok(left)
-        })
-        .await
+        self.store
+            .machine()
+            .on_thread(move || {
+                let fetched = Fetched::read(&dir);
+                let (held, left): (Vec<_>, Vec<_>) =
+                    runs.into_iter().partition(|run| fetched.has(&dir, run));
+                Fetched::write(&dir, &held)?;
+                Ok(left)
+            })
+            .await
     }
 
     /// Downloads the part of the log that continues the runs into a directory, each piece as `NUMBER.part` with 16 hex digits. Files
@@ -170,43 +173,71 @@ impl Download {
     /// As [`Self::save`].
     pub async fn save_tail(&self, dir: &Path) -> Result<TailCopy, Error> {
         let emptied = dir.to_owned();
-        on_thread(move || empty(&emptied)).await?;
+        self.store
+            .machine()
+            .on_thread(move || empty(&emptied))
+            .await?;
         let mut reader = TailReader::new(&self.store, &self.manifest, self.is_newest).await?;
         while let Some((number, part)) = reader.next().await? {
             let path = dir.join(format!("{number:016x}.part"));
-            on_thread(move || write_part(&path, &part)).await?;
+            self.store
+                .machine()
+                .on_thread(move || write_part(&path, &part))
+                .await?;
         }
         let dir = dir.to_owned();
-        on_thread(move || sync_dir(&dir)).await?;
+        self.store
+            .machine()
+            .on_thread(move || sync_dir(&dir))
+            .await?;
         Ok(reader.read())
     }
 
     async fn run(&self, run: &StoredRun, dir: &Path, advance: &impl Fn(u64)) -> Result<(), Error> {
         let path = fetched::file(dir, run.number);
         let part = fetched::unfinished(dir, run.number);
-        if on_thread(is_whole(path.clone(), run)).await? {
+        if self
+            .store
+            .machine()
+            .on_thread(is_whole(path.clone(), run))
+            .await?
+        {
             advance(run.bytes);
             return Ok(());
         }
-        let mut target = on_thread(resume(part.clone(), run.bytes)).await?;
+        let mut target = self
+            .store
+            .machine()
+            .on_thread(resume(part.clone(), run.bytes))
+            .await?;
         let resumed = target.length;
         advance(resumed);
         target = self.fill(run, target, advance).await?;
         if target.crc != run.crc32c && resumed > 0 {
             // What an earlier attempt left may be what is wrong.
             let path = part.clone();
-            on_thread(move || fs::remove_file(&path).map_err(|error| Error::file(&path, error)))
+            self.store
+                .machine()
+                .on_thread(move || {
+                    fs::remove_file(&path).map_err(|error| Error::file(&path, error))
+                })
                 .await?;
-            let fresh = on_thread(resume(part.clone(), run.bytes)).await?;
+            let fresh = self
+                .store
+                .machine()
+                .on_thread(resume(part.clone(), run.bytes))
+                .await?;
             target = self.fill(run, fresh, &|_| {}).await?;
         }
         check(run, &target)?;
-        on_thread(move || {
-            let Target { file, .. } = target;
-            file.sync_all().map_err(|error| Error::file(&part, error))?;
-            fs::rename(&part, &path).map_err(|error| Error::file(&path, error))
-        })
-        .await
+        self.store
+            .machine()
+            .on_thread(move || {
+                let Target { file, .. } = target;
+                file.sync_all().map_err(|error| Error::file(&part, error))?;
+                fs::rename(&part, &path).map_err(|error| Error::file(&path, error))
+            })
+            .await
     }
 
     /// Reads the rest of a run.
@@ -222,7 +253,11 @@ impl Download {
             if target.length < end {
                 let bytes = self.part(&key, target.length - begin, length).await?;
                 let count = bytes.len() as u64;
-                target = on_thread(move || target.write(&bytes)).await?;
+                target = self
+                    .store
+                    .machine()
+                    .on_thread(move || target.write(&bytes))
+                    .await?;
                 advance(count);
             }
             begin = end;
@@ -279,7 +314,7 @@ pub async fn verify_run(
 }
 
 async fn read_part(store: &Store, key: &str, from: u64, length: u64) -> Result<Bytes, Error> {
-    let bytes = again(|| async {
+    let bytes = again(store, || async {
         // A range of no bytes is none.
         if from == 0 {
             store.read(key).await
@@ -301,13 +336,15 @@ async fn read_part(store: &Store, key: &str, from: u64, length: u64) -> Result<B
 
 /// Repeats what the store does not answer.
 pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(
+    store: &Store,
     work: impl Fn() -> F,
 ) -> Result<T, Error> {
     let mut backoff = Backoff::new(Duration::from_secs(10));
     loop {
         match work().await {
             Err(Error::Store { .. }) if backoff.failures() + 1 < ATTEMPTS => {
-                sleep(backoff.failed()).await;
+                let wait = backoff.failed(store.machine());
+                store.machine().sleep(wait).await;
             }
             result => return result,
         }

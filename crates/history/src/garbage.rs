@@ -18,12 +18,10 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio::time::Instant;
-
-use crate::{Error, Manifest, Store, key, key::Folder, manifest::Dropped, store::Entry};
+use crate::{Error, Machine, Manifest, Store, key, key::Folder, manifest::Dropped, store::Entry};
 
 /// The most that is deleted after one manifest: manifests, and as many objects of runs.
 const AT_ONCE: usize = 200;
@@ -44,7 +42,7 @@ pub(crate) struct Garbage {
 
 impl Garbage {
     /// Of a session that begins with these manifests.
-    pub(crate) fn new(manifests: &[(u64, Entry)], keep: Duration) -> Self {
+    pub(crate) fn new(machine: &dyn Machine, manifests: &[(u64, Entry)], keep: Duration) -> Self {
         let newest = manifests.last().map(|(_, entry)| entry.modified);
         let manifests = manifests.iter().map(|(number, entry)| {
             let age = newest.and_then(|newest| newest.duration_since(entry.modified).ok());
@@ -52,21 +50,21 @@ impl Garbage {
         });
         Self {
             keep,
-            began: Instant::now(),
+            began: machine.now(),
             manifests: manifests.collect(),
             leftovers: None,
         }
     }
 
-    fn now(&self) -> Duration {
-        EPOCH + self.began.elapsed()
+    fn now(&self, machine: &dyn Machine) -> Duration {
+        EPOCH + machine.now().duration_since(self.began)
     }
 
     /// A manifest has come into force.
-    pub(crate) fn published(&mut self, number: u64) {
+    pub(crate) fn published(&mut self, machine: &dyn Machine, number: u64) {
         let is_new = self.manifests.back().is_none_or(|(last, _)| *last < number);
         if is_new {
-            self.manifests.push_back((number, self.now()));
+            self.manifests.push_back((number, self.now(machine)));
         }
     }
 
@@ -84,7 +82,7 @@ impl Garbage {
     }
 
     async fn collect_manifests(&mut self, store: &Store) -> Result<(), Error> {
-        let now = self.now();
+        let now = self.now(store.machine());
         let successors = self.manifests.iter().skip(1);
         let old = successors
             .take_while(|(_, since)| now.saturating_sub(*since) >= self.keep)

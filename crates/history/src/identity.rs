@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, Machine};
 
 /// A data directory: 64 random bits, made once. A copy of the directory has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -17,8 +17,8 @@ pub struct Writer(u64);
 pub struct Session(u128);
 
 impl Writer {
-    pub(crate) fn random() -> Result<Self, Error> {
-        random().map(Self::from_bytes)
+    pub(crate) fn random(machine: &dyn Machine) -> Result<Self, Error> {
+        machine.random().map(Self::from_bytes)
     }
 
     pub(crate) fn from_bytes(bytes: [u8; 8]) -> Self {
@@ -31,8 +31,8 @@ impl Writer {
 }
 
 impl Session {
-    pub(crate) fn random() -> Result<Self, Error> {
-        random().map(Self::from_bytes)
+    pub(crate) fn random(machine: &dyn Machine) -> Result<Self, Error> {
+        machine.random().map(Self::from_bytes)
     }
 
     pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
@@ -42,14 +42,6 @@ impl Session {
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
     }
-}
-
-/// Random bytes.
-pub(crate) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
-    let mut bytes = [0; LENGTH];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Error::store("random numbers".to_owned(), error.to_string()))?;
-    Ok(bytes)
 }
 
 impl fmt::Display for Writer {

@@ -11,6 +11,7 @@
 //! - [`Ranges`]: reads some of the bytes of a run, where it is.
 //! - [`Seal`]: ends the tail of a lost node, so that another continues its history.
 //! - [`Probe`]: whether a store does what ownership relies on.
+//! - [`Machine`]: the threads, the time and the random numbers that all of them use.
 //!
 //! # What is in the store
 //!
@@ -47,6 +48,10 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
 
 mod access;
 mod backoff;
@@ -66,6 +71,7 @@ mod identity;
 mod key;
 mod listing;
 mod location;
+mod machine;
 mod manifest;
 mod options;
 mod piece;
@@ -93,6 +99,7 @@ pub use error::Error;
 pub use identity::{Session, Writer};
 pub use listing::{Listed, list};
 pub use location::Location;
+pub use machine::{Machine, RealMachine, Sleep};
 pub use manifest::{Manifest, StoredRun};
 pub use options::Options;
 pub use probe::Probe;

@@ -30,7 +30,7 @@ impl Probe {
             return Ok(probe);
         }
         let store = &store.without_key();
-        let key = format!("probes/{}", Session::random()?);
+        let key = format!("probes/{}", Session::random(store.machine())?);
         let result = Self::try_it(store, &key).await;
         let cleaned = store.delete(std::slice::from_ref(&key)).await;
         let refuses_overwrites = result?;

@@ -7,7 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
-    time::SystemTime,
 };
 
 use bytes::Bytes;
@@ -88,7 +87,7 @@ impl Publisher {
             end,
         );
         let tail = Arc::new(tail.await?);
-        let garbage = Garbage::new(&claim.manifests, options.keep);
+        let garbage = Garbage::new(store.machine(), &claim.manifests, options.keep);
         let mut publisher = Self {
             folder: Folder {
                 writer: record.writer,
@@ -173,8 +172,7 @@ impl Publisher {
             return Err(Error::store(
                 format!("run {}", run.number),
                 format!(
-                    "this directory has left it in the store that it was restored from, and {} does not list it: set archive.url to \
-                     that store",
+                    "this directory has it in another store alone, and {} does not list it: set archive.url to that store",
                     self.store.location()
                 ),
             ));
@@ -272,7 +270,7 @@ impl Publisher {
             number: last.map_or(0, |last| last.number) + 1,
             writer,
             session,
-            time: last.map_or_else(SystemTime::now, |last| last.time),
+            time: last.map_or_else(|| self.store.machine().wall_time(), |last| last.time),
             runs: last.map(|last| last.runs.clone()).unwrap_or_default(),
             content: last.and_then(|last| last.content.clone()),
             end: last.map_or(0, |last| last.end),
@@ -319,7 +317,7 @@ impl Publisher {
         self.check_newest(number).await?;
         // A restore that has sealed the tail may have looked for the newest manifest before this one was there.
         self.tail.must_be_newest().await?;
-        self.garbage.published(number);
+        self.garbage.published(self.store.machine(), number);
         self.dropped.clone_from(&manifest.dropped);
         // What a manifest has dropped is listed by none again.
         let dropped: BTreeSet<&str> = self.dropped.iter().map(|run| &*run.key).collect();
@@ -393,12 +391,4 @@ impl Publisher {
             .await?;
         self.tail.collect().await
     }
-}
-
-/// Runs what reads and writes files where it may wait.
-pub(crate) async fn on_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::store("a thread".to_owned(), error))?
 }

@@ -19,10 +19,13 @@ const BLOCK_BYTES: u64 = 256 << 10;
 /// How many blocks are read at once where the block before them has been read.
 const BLOCKS_AHEAD: u64 = 8;
 
+/// The most blocks that are read at once: 8 MiB.
+const MAX_BLOCKS_AT_ONCE: u64 = 32;
+
 /// The most that is kept of them in memory.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// Reads ranges of runs, in blocks, of which it keeps those that were used last: at most 64 MiB in memory.
+/// Reads ranges of runs, in blocks, several at once, and keeps those that were used last: at most 64 MiB in memory.
 #[derive(Debug)]
 pub struct Ranges {
     store: Store,
@@ -98,7 +101,8 @@ impl Ranges {
             let block = at / BLOCK_BYTES;
             let begin = block * BLOCK_BYTES;
             let end = range.end.min(begin + BLOCK_BYTES);
-            let bytes = self.block(run, block).await?;
+            let wanted = range.end.div_ceil(BLOCK_BYTES) - block;
+            let bytes = self.block(run, block, wanted).await?;
             let part = bytes.slice((at - begin) as usize..(end - begin) as usize);
             if at == range.start && end == range.end {
                 return Ok(part);
@@ -123,27 +127,32 @@ impl Ranges {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn block(&self, run: &StoredRun, number: u64) -> Result<Bytes, Error> {
-        let place = (run.key.clone(), number);
-        if let Some(bytes) = self.blocks().get(&place) {
+    /// A block, of which this many are wanted from here on.
+    async fn block(&self, run: &StoredRun, number: u64, wanted: u64) -> Result<Bytes, Error> {
+        let place = |number| (run.key.clone(), number);
+        if let Some(bytes) = self.blocks().get(&place(number)) {
             return Ok(bytes);
         }
-        let count = match number.checked_sub(1) {
-            Some(before) if self.blocks().has(&(run.key.clone(), before)) => BLOCKS_AHEAD,
-            _ => 1,
-        };
-        let begin = number * BLOCK_BYTES;
-        let end = run.bytes.min(begin + count * BLOCK_BYTES);
-        let read = self.fetch(run, begin..end).await?;
+        let before = number.checked_sub(1);
+        let goes_on = before.is_some_and(|before| self.blocks().has(&place(before)));
+        let is_last = (number + 1) * BLOCK_BYTES >= run.bytes;
+        // A run ends with what says where the rest is, and its last block may be short.
+        let first = before.filter(|_| is_last && !goes_on).unwrap_or(number);
+        let ahead = if goes_on { BLOCKS_AHEAD } else { 1 };
+        let count = wanted.clamp(ahead, MAX_BLOCKS_AT_ONCE);
+        let end = run.bytes.min((number + count) * BLOCK_BYTES);
+        let read = self.fetch(run, first * BLOCK_BYTES..end).await?;
         let mut blocks = self.blocks();
-        let mut first = None;
-        for (block, bytes) in (number..).zip(read.chunks(BLOCK_BYTES as usize)) {
+        let mut found = Bytes::new();
+        for (block, bytes) in (first..).zip(read.chunks(BLOCK_BYTES as usize)) {
             // Each is dropped alone.
             let bytes = Bytes::copy_from_slice(bytes);
-            first.get_or_insert_with(|| bytes.clone());
-            blocks.put((run.key.clone(), block), bytes);
+            if block == number {
+                found = bytes.clone();
+            }
+            blocks.put(place(block), bytes);
         }
-        Ok(first.unwrap_or_default())
+        Ok(found)
     }
 
     /// Reads a range from the parts that have it.
@@ -173,7 +182,7 @@ impl Ranges {
             let how = format!("it does not have the {length} bytes that were written");
             Error::damaged(key, how)
         };
-        let bytes = match again(|| store.read_range(key, within.clone())).await {
+        let bytes = match again(store, || store.read_range(key, within.clone())).await {
             // A store refuses a range that an object is too short for.
             Err(Error::Store { .. }) => {
                 let whole = store.read(key).await?;

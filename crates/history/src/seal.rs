@@ -17,8 +17,8 @@ impl Seal {
     pub async fn make(store: &Store) -> Result<Self, Error> {
         Probe::run(store).await?;
         let seal = Self {
-            writer: Writer::random()?,
-            session: Session::random()?,
+            writer: Writer::random(store.machine())?,
+            session: Session::random(store.machine())?,
         };
         let pieces = sequence::all(store).await?;
         let mut number = pieces.last_key_value().map_or(0, |(number, _)| *number);

@@ -5,15 +5,12 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use tokio::{
-    sync::watch,
-    time::{Duration, sleep},
-};
+use tokio::{sync::watch, time::Duration};
 use tracing::warn;
 
 use crate::{
     Copied, Error, Failing, Options, Source, Status, backoff::Backoff, directory::Notes,
-    publisher::on_thread, tail::Tail,
+    machine::Machine, tail::Tail,
 };
 
 /// The most of a part. A transaction is a chain of records, which are shorter, so it may take several parts.
@@ -33,6 +30,10 @@ pub(crate) struct Shipper {
 }
 
 impl Shipper {
+    fn machine(&self) -> &dyn Machine {
+        self.tail.machine()
+    }
+
     /// Ships until the history is another's, and returns why.
     pub(crate) async fn run(self) -> Error {
         self.report(None);
@@ -47,12 +48,12 @@ impl Shipper {
                     interval
                 }
                 Some(error) if error.is_refusal() => return error,
-                Some(_) => backoff.failed(),
+                Some(_) => backoff.failed(self.machine()),
             };
             if self.options.eager && backoff.failures() == 0 {
                 self.grown().await;
             } else {
-                sleep(wait).await;
+                self.machine().sleep(wait).await;
             }
         }
     }
@@ -62,14 +63,9 @@ impl Shipper {
         let end = self.source.end();
         if !self.tail.has(end) || self.tail.is_crowded() {
             // All that is not shipped is in runs, which are being uploaded.
-            sleep(self.options.poll).await;
+            self.machine().sleep(self.options.poll).await;
         } else {
-            let source = Arc::clone(&self.source);
-            let waited = on_thread(move || {
-                source.wait_beyond(end);
-                Ok(())
-            });
-            let _ = waited.await; // if there is no thread, it looks at once
+            self.source.beyond(end).await;
         }
     }
 
@@ -86,7 +82,12 @@ impl Shipper {
                 warn!("shipping the log fails, and is tried again until it succeeds: {text}");
             }
             let before = status.not_shipping.as_ref();
-            status.not_shipping = Some(Failing::again(before, attempts, text));
+            status.not_shipping = Some(Failing::again(
+                before,
+                self.machine().wall_time(),
+                attempts,
+                text,
+            ));
         });
         error
     }
@@ -97,14 +98,14 @@ impl Shipper {
         }
         loop {
             // Everything that was acknowledged before is before the end.
-            let now = SystemTime::now();
+            let now = self.machine().wall_time();
             let end = self.source.end();
             if self.tail.has(end) {
                 self.report((self.tail.reach() >= Some(end)).then_some(now));
                 return Ok(());
             }
             let (source, from) = (Arc::clone(&self.source), self.tail.end());
-            let part = on_thread(move || {
+            let part = self.machine().on_thread(move || {
                 let part = source.part(from, PART_BYTES);
                 part.map_err(|error| Error::store("reading the log".to_owned(), error))
             });

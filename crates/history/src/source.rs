@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, time::SystemTime};
 
 use bytes::Bytes;
 
-use crate::StoredRun;
+use crate::{Sleep, StoredRun};
 
 /// A run to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +54,9 @@ pub trait Source: Send + Sync + 'static {
     fn snapshot(&self) -> Option<Snapshot>;
 
     /// The store has what [`Self::snapshot`] said when this was the version, or later: parts of the log that are only of use with
-    /// it may be shipped from now on. Called for each version that is copied.
-    fn history_copied(&self, _version: u64) {}
+    /// it may be shipped from now on. It has these runs, and keeps each as long as snapshots have it. Called for each version that is
+    /// copied.
+    fn history_copied(&self, _version: u64, _runs: &[StoredRun]) {}
 
     /// Parts of the log are held back until the present version is copied. Called often, so it has to be cheap.
     fn is_awaited(&self) -> bool {
@@ -72,8 +73,8 @@ pub trait Source: Send + Sync + 'static {
     /// If the log cannot be read.
     fn part(&self, from: Option<u64>, most: usize) -> io::Result<Option<Part>>;
 
-    /// Returns once the log is durable beyond a position, or after about a second. It waits on a thread for that.
-    fn wait_beyond(&self, position: u64);
+    /// Ends once the log is durable beyond a position, or after about a second.
+    fn beyond(&self, position: u64) -> Sleep;
 
     /// Everything before this position is in the store, and can be restored.
     fn copied(&self, position: u64);

@@ -32,10 +32,15 @@ pub struct Status {
 
 impl Failing {
     /// One more attempt has failed.
-    pub(crate) fn again(failing: Option<&Self>, attempts: u32, error: String) -> Self {
+    pub(crate) fn again(
+        failing: Option<&Self>,
+        now: SystemTime,
+        attempts: u32,
+        error: String,
+    ) -> Self {
         let since = failing.map(|failing| failing.since);
         Self {
-            since: since.unwrap_or_else(SystemTime::now),
+            since: since.unwrap_or(now),
             attempts,
             error,
         }

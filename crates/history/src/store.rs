@@ -16,9 +16,8 @@ use object_store::{
 };
 
 use crate::{
-    Access, CopyKey, Error, Location, Probe, Traffic,
+    Access, CopyKey, Error, Location, Machine, Probe, RealMachine, Traffic,
     cipher::{self, Header, Unreadable},
-    publisher::on_thread,
     traffic::Counters,
 };
 
@@ -29,6 +28,7 @@ const LONG: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
+    machine: Arc<dyn Machine>,
     location: Arc<Location>,
     counters: Arc<Counters>,
     /// What it can do, once that was tried.
@@ -66,13 +66,34 @@ impl Store {
         access: &Access,
         connector: impl HttpConnector,
     ) -> Result<Self, Error> {
-        Ok(Self {
-            objects: access.open(location, connector)?,
+        let objects = access.open(location, connector)?;
+        Ok(Self::of(objects, Arc::new(RealMachine), location))
+    }
+
+    /// A client of one's own, under a name, used on a machine.
+    pub fn of(
+        objects: Arc<dyn ObjectStore>,
+        machine: Arc<dyn Machine>,
+        location: &Location,
+    ) -> Self {
+        Self {
+            objects,
+            machine,
             location: Arc::new(location.clone()),
             counters: Arc::default(),
             probe: Arc::default(),
             key: None,
-        })
+        }
+    }
+
+    /// The machine that uses it.
+    pub(crate) fn machine(&self) -> &dyn Machine {
+        &*self.machine
+    }
+
+    /// The same, to keep.
+    pub(crate) fn shared_machine(&self) -> &Arc<dyn Machine> {
+        &self.machine
     }
 
     /// Encrypts all that it writes, and reads only what is encrypted with this key. Names, lengths and times of objects remain visible.
@@ -134,7 +155,7 @@ impl Store {
         mode: PutMode,
     ) -> Result<Creation, Error> {
         let bytes = match &self.key {
-            Some(copy_key) => encrypted(copy_key, key, bytes).await?,
+            Some(copy_key) => self.encrypted(copy_key, key, bytes).await?,
             None => bytes,
         };
         self.counters.put(bytes.len() as u64);
@@ -165,7 +186,8 @@ impl Store {
             return Ok(Some(bytes));
         };
         let (copy_key, object, length) = (copy_key.clone(), key.to_owned(), bytes.len());
-        let decrypted = heavy(length, move || cipher::decrypt(&copy_key, &object, &bytes)).await?;
+        let decrypt = move || cipher::decrypt(&copy_key, &object, &bytes);
+        let decrypted = self.heavy(length, decrypt).await?;
         decrypted.map(Some).map_err(|why| self.unreadable(key, why))
     }
 
@@ -222,7 +244,7 @@ impl Store {
         let first = cipher::block_of(range.start);
         let (copy_key, object, count) = (copy_key.clone(), key.to_owned(), stored.len());
         let decrypt = move || header.decrypt(&copy_key, &object, length, first, &stored);
-        let decrypted = heavy(count, decrypt).await?.map_err(unreadable)?;
+        let decrypted = self.heavy(count, decrypt).await?.map_err(unreadable)?;
         let begin = cipher::beginning_of(first);
         let wanted = (range.start - begin) as usize..(range.end - begin) as usize;
         if decrypted.len() < wanted.end {
@@ -350,26 +372,30 @@ impl Store {
     fn failed(&self, action: &str, key: &str, error: object_store::Error) -> Error {
         Error::store(format!("{action} {key} in {}", self.location), error)
     }
-}
 
-/// Encrypts an object.
-async fn encrypted(copy_key: &CopyKey, key: &str, content: Bytes) -> Result<Bytes, Error> {
-    let (copy_key, object, length) = (copy_key.clone(), key.to_owned(), content.len());
-    heavy(length, move || {
-        cipher::encrypt(&copy_key, &object, &content)
-    })
-    .await?
-}
-
-/// Does what takes as long as there are bytes: some milliseconds for the longest, which would hold others up.
-async fn heavy<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
-    if bytes <= LONG {
-        return Ok(work());
+    /// Encrypts an object.
+    async fn encrypted(
+        &self,
+        copy_key: &CopyKey,
+        key: &str,
+        content: Bytes,
+    ) -> Result<Bytes, Error> {
+        let (copy_key, object, length) = (copy_key.clone(), key.to_owned(), content.len());
+        let encrypt = move || cipher::encrypt(&copy_key, &object, &content);
+        self.heavy(length, encrypt).await?
     }
-    on_thread(move || Ok(work())).await
+
+    /// Does what takes as long as there are bytes: some milliseconds for the longest, which would hold others up.
+    async fn heavy<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        if bytes <= LONG {
+            return Ok(work());
+        }
+        self.machine.on_thread(move || Ok(work())).await
+    }
 }
 
 #[cfg(test)]
@@ -379,13 +405,9 @@ mod tests {
     use super::*;
 
     fn store(key: Option<CopyKey>) -> Store {
-        Store {
-            objects: Arc::new(InMemory::new()),
-            location: Arc::new("s3://bucket/shop".parse().unwrap()),
-            counters: Arc::default(),
-            probe: Arc::default(),
-            key,
-        }
+        let location = "s3://bucket/shop".parse().unwrap();
+        let store = Store::of(Arc::new(InMemory::new()), Arc::new(RealMachine), &location);
+        Store { key, ..store }
     }
 
     fn random(bound: u64) -> u64 {

@@ -10,13 +10,13 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
-    Error, Manifest, Session, Store, Writer,
+    Error, Machine, Manifest, Session, Store, Writer,
     directory::{Mark, Notes, Record},
     key,
     piece::Piece,
@@ -192,6 +192,10 @@ impl Tail {
         })
     }
 
+    pub(crate) fn machine(&self) -> &dyn Machine {
+        self.store.machine()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,7 +277,7 @@ impl Tail {
                 return Ok(());
             };
             let Some(piece) = sequence::piece(&self.store, *newer).await? else {
-                sleep(LOOK_AGAIN).await;
+                self.machine().sleep(LOOK_AGAIN).await;
                 continue;
             };
             if Some(&piece) != sent.as_ref() {
@@ -323,7 +327,7 @@ impl Tail {
         state.parts.retain(|part| part.end > end);
         state.reach = Some(end.max(state.reach.unwrap_or(0)));
         state.extend_reach();
-        state.needed.push_back((Instant::now(), mark.number));
+        state.needed.push_back((self.machine().now(), mark.number));
     }
 
     /// True if the session's parts do not count yet: a manifest is to be published.
@@ -353,7 +357,8 @@ impl Tail {
     pub(crate) async fn collect(&self) -> Result<(), Error> {
         let numbers: Vec<u64> = {
             let mut state = self.state();
-            let is_old = |since: &Instant| since.elapsed() >= KEEP;
+            let now = self.machine().now();
+            let is_old = |since: &Instant| now.duration_since(*since) >= KEEP;
             while state.needed.get(1).is_some_and(|(since, _)| is_old(since)) {
                 state.needed.pop_front();
             }

@@ -49,7 +49,7 @@ impl<'a> TailReader<'a> {
         let mark = manifest.tail.filter(|_| is_newest);
         let numbers = match mark {
             Some(mark) => {
-                let there = again(|| sequence::from(store, mark.number)).await?;
+                let there = again(store, || sequence::from(store, mark.number)).await?;
                 let newest = there.last_key_value();
                 mark.number..newest.map_or(mark.number, |(newest, _)| newest + 1)
             }
@@ -104,7 +104,7 @@ impl<'a> TailReader<'a> {
     /// A piece that knows a later manifest shows that this is lost, or has come since.
     async fn must_be_newest(&self, known: u64) -> Result<(), Error> {
         if known > self.manifest {
-            again(|| claim::manifest(self.store, known)).await?;
+            again(self.store, || claim::manifest(self.store, known)).await?;
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl<'a> TailReader<'a> {
             let numbers = self.numbers.by_ref().take(AT_ONCE);
             let store = self.store;
             let read = numbers.map(|number| async move {
-                let piece = again(|| sequence::piece(store, number)).await?;
+                let piece = again(store, || sequence::piece(store, number)).await?;
                 let key = key::piece(number);
                 piece.ok_or(Error::Missing { key })
             });

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::{
     Error, Options, Run, Snapshot, Status, Store, StoredRun,
     manifest::Dropped,
-    publisher::{Outcome, Publisher, on_thread},
+    publisher::{Outcome, Publisher},
     store::Creation,
 };
 
@@ -110,7 +110,8 @@ async fn find_again(publisher: &mut Publisher, snapshot: &Snapshot) -> Result<Tr
             continue;
         }
         let path = run.path.clone();
-        let Some(crc) = on_thread(move || checksum(&path)).await? else {
+        let checked = publisher.store.machine().on_thread(move || checksum(&path));
+        let Some(crc) = checked.await? else {
             return Ok(Transfer::Vanished);
         };
         publisher.candidates.remove(&run.number);
@@ -188,7 +189,8 @@ fn stored(publisher: &Publisher, run: &Run) -> Option<StoredRun> {
 /// Creates the object of a part, and returns its checksum; none if the file is gone.
 async fn upload(store: Store, part: Part) -> Result<(Part, Option<u32>), Error> {
     let wanted = part.clone();
-    let Some(bytes) = on_thread(move || read(&wanted)).await? else {
+    let read = store.machine().on_thread(move || read(&wanted));
+    let Some(bytes) = read.await? else {
         return Ok((part, None));
     };
     let crc = crc32c::crc32c(&bytes);

@@ -4,20 +4,22 @@
 //! history belongs to another directory. It asks nothing of the store while its source's version stays the same. It may be dropped
 //! at any moment: what it was doing is then finished, or left over, by the next.
 
-use std::{fmt, path::Path, sync::Arc};
-
-use tokio::{
-    sync::watch,
-    task::JoinHandle,
-    time::{Duration, Instant, sleep, timeout},
+use std::{
+    fmt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
 };
+
+use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
 use crate::{
-    Error, Failing, Options, Probe, Session, Source, Status, StatusWatch, Store, Traffic,
+    Error, Failing, Machine, Options, Probe, Session, Source, Status, StatusWatch, Store,
+    StoredRun, Traffic,
     backoff::Backoff,
     directory::{Directory, Notes},
-    publisher::{Outcome, Publisher, on_thread},
+    publisher::{Outcome, Publisher},
     shipper::Shipper,
     transfer::{self, Transfer},
 };
@@ -65,7 +67,8 @@ impl Uploader {
         source: &dyn Source,
         options: &Options,
     ) -> Result<Probe, Error> {
-        let notes = Arc::new(Notes::open(Directory::new(dir)).await?);
+        let notes = Notes::open(Directory::new(dir), store.shared_machine()).await?;
+        let notes = Arc::new(notes);
         let record = notes.record().await;
         if !options.take_over && record.is_superseded(store) {
             return Err(Error::Owned(format!(
@@ -76,7 +79,7 @@ impl Uploader {
         }
         let probe = Probe::run(store).await?;
         options.must_suit(probe, store)?;
-        let session = Session::random()?;
+        let session = Session::random(store.machine())?;
         Publisher::open(store.clone(), notes, session, options, source.end()).await?;
         Ok(probe)
     }
@@ -96,7 +99,7 @@ impl Uploader {
         let task = Task {
             store: store.clone(),
             directory: Directory::new(dir),
-            session: Session::random()?,
+            session: Session::random(store.machine())?,
             source: Arc::clone(&source),
             options,
             status,
@@ -136,7 +139,9 @@ impl Uploader {
     /// Copies what is new now, within a time, and ends. True if the store then has all that the source had.
     pub async fn finish(mut self, time: Duration) -> bool {
         self.is_closing.send_replace(true);
-        let ended = timeout(time, &mut self.task).await.is_ok();
+        let machine = self.store.machine();
+        let end = machine.now() + time;
+        let ended = machine.until(end, &mut self.task).await.is_some();
         let status = self.status();
         let is_copied = status
             .copied
@@ -190,6 +195,8 @@ impl Task {
         };
         let (status, shipper) = (self.status.clone(), self.shipper.clone());
         let ended = tokio::select! {
+            // In this order, so that a simulation can repeat it.
+            biased;
             refused = self.copy_runs() => refused,
             refused = shipping => Some(refused),
         };
@@ -229,18 +236,18 @@ impl Task {
                 && !self.wants_manifest()
                 && !self.is_closing()
             {
-                self.until(Instant::now() + self.options.poll).await;
+                self.until(self.machine().now() + self.options.poll).await;
             }
             let version = self.source.version();
             if copied == Some(version) && !self.wants_manifest() {
                 return None; // closing, with nothing new
             }
-            let now = Instant::now();
+            let now = self.machine().now();
             match self.round().await {
                 Ok(Round::Done) => {
                     backoff.succeeded();
                     copied = Some(version);
-                    self.source.history_copied(version);
+                    self.source.history_copied(version, self.stored());
                     started = Some(now);
                     self.status.send_modify(|status| {
                         status.version = copied;
@@ -250,25 +257,36 @@ impl Task {
                 Ok(Round::Again) => {
                     backoff.succeeded();
                     self.status.send_modify(|status| status.failing = None);
-                    sleep(self.options.poll).await;
+                    self.machine().sleep(self.options.poll).await;
                 }
                 Err(error) if error.is_refusal() => return Some(error),
                 Err(error) => {
-                    let wait = backoff.failed();
+                    let wait = backoff.failed(self.machine());
                     self.failed(&error, backoff.failures());
                     if self.is_closing() {
                         return None;
                     }
-                    self.until(Instant::now() + wait).await;
+                    self.until(self.machine().now() + wait).await;
                 }
             }
         }
+    }
+
+    /// The runs of the copy.
+    fn stored(&self) -> &[StoredRun] {
+        let publisher = self.publisher.as_ref();
+        let last = publisher.and_then(|publisher| publisher.last.as_ref());
+        last.map_or(&[], |last| &last.runs)
     }
 
     /// True if the tail counts only once there is a manifest.
     fn wants_manifest(&self) -> bool {
         let publisher = self.publisher.as_ref();
         publisher.is_some_and(|publisher| publisher.tail.wants_manifest())
+    }
+
+    fn machine(&self) -> &dyn Machine {
+        self.store.machine()
     }
 
     fn is_closing(&self) -> bool {
@@ -278,24 +296,24 @@ impl Task {
     /// Waits until a time, or until it is to finish.
     async fn until(&mut self, time: Instant) {
         let closed = self.is_closing.wait_for(|is_closing| *is_closing);
-        let _ = tokio::time::timeout_at(time, closed).await;
+        self.store.machine().until(time, closed).await;
     }
 
     /// As [`Self::until`], or until the log waits for the copy.
     async fn until_due(&mut self, time: Instant) {
-        while !self.source.is_awaited() && !self.is_closing() && Instant::now() < time {
-            self.until(time.min(Instant::now() + self.options.poll))
+        while !self.source.is_awaited() && !self.is_closing() && self.machine().now() < time {
+            self.until(time.min(self.machine().now() + self.options.poll))
                 .await;
         }
     }
 
     fn failed(&self, error: &Error, attempts: u32) {
-        let text = error.to_string();
+        let (text, now) = (error.to_string(), self.machine().wall_time());
         self.status.send_modify(|status| {
             if status.failing.is_none() {
                 warn!("copying the history fails, and is tried again until it succeeds: {text}");
             }
-            status.failing = Some(Failing::again(status.failing.as_ref(), attempts, text));
+            status.failing = Some(Failing::again(status.failing.as_ref(), now, attempts, text));
         });
     }
 
@@ -321,7 +339,8 @@ impl Task {
         let refuses = Some(probe.refuses_overwrites);
         self.status
             .send_modify(|status| status.refuses_overwrites = refuses);
-        let notes = Arc::new(Notes::open(self.directory.clone()).await?);
+        let notes = Notes::open(self.directory.clone(), self.store.shared_machine()).await?;
+        let notes = Arc::new(notes);
         let (store, session) = (self.store.clone(), self.session);
         let (options, end) = (&self.options, self.source.end());
         let publisher = Publisher::open(store, Arc::clone(&notes), session, options, end).await?;
@@ -337,7 +356,8 @@ impl Task {
 
     async fn copy(&mut self, publisher: &mut Publisher) -> Result<Round, Error> {
         let source = Arc::clone(&self.source);
-        let Some(snapshot) = on_thread(move || Ok(source.snapshot())).await? else {
+        let snapshot = self.machine().on_thread(move || Ok(source.snapshot()));
+        let Some(snapshot) = snapshot.await? else {
             return Ok(Round::Again);
         };
         if publisher.has(&snapshot) {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    AnyNamespace, Call, Class, Ctx, Error, ErrorKind, Instance, Namespace, ObjectClass, Request,
-    Response, Result, Timestamp,
+    AnyNamespace, AnyStub, Call, Class, Ctx, Error, ErrorKind, Instance, Namespace, ObjectClass,
+    ObjectId, Request, Response, Result, Timestamp,
     binding::Binding,
     clock::Clock,
     fetch,
@@ -142,6 +142,24 @@ impl Env {
     pub fn any_namespace(&self, binding: &str) -> Result<AnyNamespace> {
         let found = self.find(binding)?;
         Ok(self.wrap_any(found))
+    }
+
+    /// The object with this id, whatever its class: an id belongs to one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if it is of no class of this node.
+    pub fn any_object(&self, id: ObjectId) -> Result<AnyStub> {
+        let owner = self.inner.bindings.iter().find(|known| known.ids.owns(&id));
+        let owner = owner.ok_or_else(|| {
+            Error::with_kind(
+                ErrorKind::NotFound,
+                format!(
+                    "object id {id} belongs to no class of this node; it has {}",
+                    self.known()
+                ),
+            )
+        })?;
+        Ok(self.wrap_any(owner).get(id))
     }
 
     /// All namespaces, in the order in which they were registered.

@@ -58,12 +58,22 @@ pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 pub(crate) struct AdminTask {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
-    /// Resets the object if it is in memory; without this it must not be.
-    pub(crate) reset: bool,
+    pub(crate) purpose: Purpose,
     /// Returns what tells the caller.
     pub(crate) work: Box<dyn FnOnce(&Store) -> Tell + Send>,
     /// Receives the reason if it cannot be done.
     pub(crate) refused: oneshot::Sender<Error>,
+}
+
+/// What an object is held for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    /// To restore or repair it.
+    Restore,
+    /// To fork another object to it, on behalf of this creator. It must be empty.
+    Fork(Option<Creator>),
+    /// To make it from a database. Nothing must be stored of it.
+    Import,
 }
 
 /// What a worker knows of an object's timeline.

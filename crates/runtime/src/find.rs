@@ -29,6 +29,32 @@ pub struct FoundObject {
 }
 
 impl FoundObject {
+    /// The object of a class with this name or id, whether or not anything is stored of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]: there is no such class, and the message names those that there are. [`ErrorKind::Input`]: the id
+    /// is of another class, or the name is empty.
+    pub fn in_class(store: &Store, class: &str, object: &str) -> Result<Self> {
+        let mut classes = store.namespaces();
+        let Some(at) = classes.iter().position(|(_, known)| known == class) else {
+            return Err(Error::with_kind(
+                ErrorKind::NotFound,
+                format!(
+                    "there is no class {class:?}; the classes are {}",
+                    names(&classes)
+                ),
+            ));
+        };
+        let found = candidates(&[classes.swap_remove(at)], object).next();
+        let found = found.filter(|found| !object.is_empty() && found.id().belongs_to(class));
+        found.ok_or_else(|| {
+            Error::with_kind(
+                ErrorKind::Input,
+                format!("{object:?} is neither a name nor an id of an object of class {class}"),
+            )
+        })
+    }
+
     /// Finds the one matching object. Reads directories; for the first digits of an id it reads all of a class: not for
     /// a thread that runs objects.
     ///
@@ -109,10 +135,14 @@ fn missing(text: &str, classes: &[(NamespaceNo, String)]) -> Error {
     if let Some((class, _)) = text.split_once('/')
         && !classes.iter().any(|(_, known)| known == class)
     {
-        let known: Vec<_> = classes.iter().map(|(_, class)| class.as_str()).collect();
-        why = format!("{why}; the classes are {}", known.join(", "));
+        why = format!("{why}; the classes are {}", names(classes));
     }
     Error::with_kind(ErrorKind::NotFound, why)
+}
+
+fn names(classes: &[(NamespaceNo, String)]) -> String {
+    let names: Vec<_> = classes.iter().map(|(_, class)| class.as_str()).collect();
+    names.join(", ")
 }
 
 /// The stored objects with this name, or this id.

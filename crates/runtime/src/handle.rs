@@ -26,6 +26,11 @@ impl RouterHandle {
         }
     }
 
+    /// Returns whether both are of one node.
+    pub(crate) fn is_of_same_node(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.router, &other.router)
+    }
+
     /// Sends an event: immediately from outside, through the output gate from inside an object. In both cases an
     /// overloaded worker is reported immediately, so that the gate cannot hold more than workers may.
     pub(crate) fn send(

@@ -35,9 +35,19 @@ impl ObjectId {
         IdKey::new(unique_key).named(name)
     }
 
+    /// Returns whether it is an id of the namespace with this unique key. Needs no node.
+    pub fn is_of(&self, unique_key: &str) -> bool {
+        IdKey::new(unique_key).owns(self)
+    }
+
     /// The id's bytes.
     pub const fn as_bytes(&self) -> &[u8; 2 * HALF] {
         &self.0
+    }
+
+    /// Returns whether this is an id of the namespace with this unique key. Needs no node.
+    pub fn belongs_to(&self, unique_key: &str) -> bool {
+        IdKey::new(unique_key).owns(self)
     }
 
     /// Which of `workers` workers this object is on: all objects of a shard are on one. Ids are uniform in their first

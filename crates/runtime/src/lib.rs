@@ -30,7 +30,7 @@
 //! A module imports only from its own layer and from those below; a test of `verify/harness` checks that. From bottom to
 //! top:
 //!
-//! 1. **Plain data**, errors and small tools: `error`, `limits`, `id`, `timestamp`, `timeline`, `random`, `clock`, `waits`,
+//! 1. **Plain data**, errors and small tools: `error`, `limits`, `id`, `timestamp`, `timeline`, `snapshot`, `random`, `clock`, `waits`,
 //!    `timers`, `backlog`, `stats`, `stall`, `census`, `poll_watch`, `unwind`, `sync`, `rows`, `answer`, `chain`, `creator`,
 //!    `class_options`, `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
 //! 2. **Replies**, and how they reach their callers: `reply`, `body`, `outbound`, `call`.
@@ -40,8 +40,8 @@
 //!    `socket::connector`.
 //! 5. **Handles**, which the code of programs and objects uses: `ctx`, `storage`, `sql`, `env`, `namespace`, `stub`,
 //!    `handle`, `handover`, `fetch`, `rpc`, `class`, `native`, `extract`, `alarms::named`, `socket::sending`, `socket::audience`.
-//! 6. **The node**, and what operators and tests ask of it: `node`, `watchdog`, `recovery`, `timelines`, `listing`, `find`,
-//!    `settle`, `testing`, `alarms::scheduler`, `alarms::firer`, `alarms::suspects`.
+//! 6. **The node**, and what operators and tests ask of it: `node`, `watchdog`, `admin`, `recovery`, `fork`, `exports`, `timelines`, `listing`,
+//!    `find`, `settle`, `testing`, `alarms::scheduler`, `alarms::firer`, `alarms::suspects`.
 //!
 //! Within three layers modules import each other in circles, because their data does: a worker's mailbox has the gate that
 //! holds messages to other mailboxes; a worker has its objects, each object its worker, and its tasks their object; and
@@ -59,6 +59,7 @@
     warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
 )]
 
+mod admin;
 mod alarms;
 #[doc(hidden)]
 pub mod answer;
@@ -80,10 +81,12 @@ mod env;
 mod envelope;
 mod error;
 mod event;
+mod exports;
 #[cfg(feature = "axum")]
 mod extract;
 mod fetch;
 mod find;
+mod fork;
 mod gate;
 mod handle;
 mod handover;
@@ -108,6 +111,7 @@ mod rows;
 #[doc(hidden)]
 pub mod rpc;
 mod settle;
+mod snapshot;
 pub mod socket;
 mod sql;
 mod stall;
@@ -141,7 +145,9 @@ pub use crate::{
     env::Env,
     error::{Error, ErrorKind, Result},
     event::{Event, MeteredBody},
+    exports::{CutListing, CutPosition, ListedObject},
     find::FoundObject,
+    fork::ForkTarget,
     gate::Released,
     handover::handed_over,
     id::ObjectId,
@@ -156,6 +162,7 @@ pub use crate::{
     reply::{Encoding, Reply, Request, Response},
     rows::{Row, Rows},
     rpc::JsonResult,
+    snapshot::Snapshot,
     sql::Sql,
     stall::{CommitStall, StallCause},
     stats::NodeStats,

@@ -5,12 +5,10 @@ use std::time::SystemTime;
 use abide_storage::{
     Bookmark, ObjectKey, PastDatabase, QuarantinedObject, Repair, Repaired, Store,
 };
-use tokio::sync::oneshot;
 
 use crate::{
-    Activation, AnyStub, Error, Node, ObjectId, Result, Timestamp,
-    blocking::on_a_thread,
-    envelope::{AdminTask, Message, Tell},
+    Activation, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Snapshot, Timestamp,
+    blocking::on_a_thread, envelope::Purpose,
 };
 
 /// A quarantined object, as [`Node::quarantined`] lists it.
@@ -32,6 +30,8 @@ pub enum Moment {
     Bookmark(Bookmark),
     /// The last commit at or before a time.
     Time(Timestamp),
+    /// The commit of a snapshot, which must be of the object in question.
+    Snapshot(Snapshot),
 }
 
 impl From<Bookmark> for Moment {
@@ -52,10 +52,33 @@ impl From<SystemTime> for Moment {
     }
 }
 
+impl From<Snapshot> for Moment {
+    fn from(snapshot: Snapshot) -> Self {
+        Self::Snapshot(snapshot)
+    }
+}
+
 impl Moment {
-    fn find(self, store: &Store, key: ObjectKey) -> abide_storage::Result<Bookmark> {
+    /// The key of the object, if this can be a moment of it.
+    pub(crate) fn checked_key(self, object: &AnyStub) -> Result<ObjectKey> {
+        let id = object.checked_id()?;
+        match self {
+            Self::Snapshot(snapshot) if snapshot.object() != id => Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "the snapshot is of the object {}, not of {id}",
+                    snapshot.object()
+                ),
+            )),
+            _ => Ok(object.key()),
+        }
+    }
+
+    /// Its bookmark.
+    pub(crate) fn find(self, store: &Store, key: ObjectKey) -> abide_storage::Result<Bookmark> {
         match self {
             Self::Bookmark(bookmark) => Ok(bookmark),
+            Self::Snapshot(snapshot) => Ok(snapshot.bookmark()),
             Self::Time(time) => store.bookmark_at(key, time.of_a_commit()),
         }
     }
@@ -65,11 +88,11 @@ impl Node {
     /// The bookmark of an object at a moment; `None` means now. Needs tokio.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the object did not exist then or its history begins later; the
-    /// message says when. [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the damaged file.
+    /// [`ErrorKind::Input`] if the object did not exist then or its history begins later; the
+    /// message says when. [`ErrorKind::Damaged`] with the damaged file.
     pub async fn bookmark(&self, object: &AnyStub, at: Option<Moment>) -> Result<Bookmark> {
-        object.checked_id()?;
-        let (store, key) = (self.store().clone(), object.key());
+        let key = key_of(object, at)?;
+        let store = self.store().clone();
         on_a_thread(move || match at {
             None => store.bookmark(key),
             Some(moment) => moment.find(&store, key),
@@ -81,14 +104,14 @@ impl Node {
     /// disturbed. Needs tokio, and disk space for the database.
     ///
     /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace).
+    /// As [`Node::bookmark`]; [`ErrorKind::NoSpace`].
     pub async fn database(
         &self,
         object: &AnyStub,
         at: Option<Moment>,
     ) -> Result<(Bookmark, PastDatabase)> {
-        object.checked_id()?;
-        let (store, key) = (self.store().clone(), object.key());
+        let key = key_of(object, at)?;
+        let store = self.store().clone();
         on_a_thread(move || {
             let bookmark = match at {
                 None => store.bookmark(key)?,
@@ -106,16 +129,13 @@ impl Node {
     /// The object's alarm is restored, too.
     ///
     /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::Limit`](crate::ErrorKind::Limit) if the difference exceeds what one
+    /// As [`Node::bookmark`]; [`ErrorKind::Limit`] if the difference exceeds what one
     /// transaction may change. The object then keeps its state, but has been reset.
     pub async fn restore(&self, object: &AnyStub, to: impl Into<Moment>) -> Result<Bookmark> {
-        object.checked_id()?;
-        let (to, key) = (to.into(), object.key());
-        self.run_admin_task(object, true, move |store| {
-            let to = to.find(store, key)?;
-            store.restore(key, &to)
-        })
-        .await
+        let to = to.into();
+        let key = to.checked_key(object)?;
+        let work = move |store: &Store| store.restore(key, &to.find(store, key)?);
+        object.held_for(Purpose::Restore, work).await
     }
 
     /// As [`Node::restore`]; the object is then dormant until it is [activated](Self::activate), so that its restored
@@ -128,13 +148,10 @@ impl Node {
         object: &AnyStub,
         to: impl Into<Moment>,
     ) -> Result<Bookmark> {
-        object.checked_id()?;
-        let (to, key) = (to.into(), object.key());
-        self.run_admin_task(object, true, move |store| {
-            let to = to.find(store, key)?;
-            store.restore_dormant(key, &to)
-        })
-        .await
+        let to = to.into();
+        let key = to.checked_key(object)?;
+        let work = move |store: &Store| store.restore_dormant(key, &to.find(store, key)?);
+        object.held_for(Purpose::Restore, work).await
     }
 
     /// Ends the dormancy of a fork, or of an object that was restored so. It does its own work from then on, and what it
@@ -142,7 +159,7 @@ impl Node {
     /// returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the object is not dormant; otherwise as a call of the object.
+    /// [`ErrorKind::Input`] if the object is not dormant; otherwise as a call of the object.
     pub async fn activate(&self, object: &AnyStub, how: Activation) -> Result<()> {
         object.activate(how).await
     }
@@ -169,67 +186,19 @@ impl Node {
     /// [`Node::restore`] also ends a quarantine, using the object's history.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the object is not quarantined;
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it has no valid database to accept. The object then stays quarantined, and nothing is lost.
+    /// [`ErrorKind::Input`] if the object is not quarantined;
+    /// [`ErrorKind::Unavailable`] if it has no valid database to accept. The object then stays quarantined, and nothing is lost.
     pub async fn repair(&self, object: &AnyStub, how: Repair) -> Result<Repaired> {
         object.checked_id()?;
         let key = object.key();
-        self.run_admin_task(object, true, move |store| store.repair(key, how))
-            .await
+        let work = move |store: &Store| store.repair(key, how);
+        object.held_for(Purpose::Restore, work).await
     }
+}
 
-    /// Creates the object named `name`, of the same class, with the content that `object` had at a moment. It is
-    /// [dormant](crate::Ctx::is_dormant) until it is [activated](Self::activate). Returns its id. Durable when it returns; `object` is not affected.
-    ///
-    /// # Errors
-    /// As [`Node::bookmark`]; [`ErrorKind::Input`](crate::ErrorKind::Input) if an object with that name exists.
-    pub async fn fork(
-        &self,
-        object: &AnyStub,
-        at: impl Into<Moment>,
-        name: &str,
-    ) -> Result<ObjectId> {
-        object.checked_id()?;
-        let to = object.sibling(name);
-        to.checked_id()?;
-        let (at, from, key, name) = (at.into(), object.key(), to.key(), name.to_owned());
-        self.run_admin_task(&to, false, move |store| {
-            let at = at.find(store, from)?;
-            store.fork(from, &at, key, Some(&name))
-        })
-        .await?;
-        Ok(to.id())
-    }
-
-    /// Holds an object on its worker while work on its database runs.
-    async fn run_admin_task<R: Send + 'static>(
-        &self,
-        object: &AnyStub,
-        reset: bool,
-        work: impl FnOnce(&Store) -> abide_storage::Result<R> + Send + 'static,
-    ) -> Result<R> {
-        self.must_run()?;
-        let (done, result) = oneshot::channel();
-        let (refused, refusal) = oneshot::channel();
-        let work = Box::new(move |store: &Store| {
-            let result = work(store);
-            let tell: Tell = Box::new(move || {
-                // The caller may be gone.
-                let _ = done.send(result);
-            });
-            tell
-        });
-        object.worker().send(Message::AdminTask(AdminTask {
-            binding: object.binding_index(),
-            id: object.id(),
-            reset,
-            work,
-            refused,
-        }))?;
-        match result.await {
-            Ok(result) => Ok(result?),
-            // The work was dropped: rejected, or the node is stopping.
-            Err(_) => Err(refusal.await.unwrap_or_else(|_| Error::stopping())),
-        }
+fn key_of(object: &AnyStub, at: Option<Moment>) -> Result<ObjectKey> {
+    match at {
+        Some(moment) => moment.checked_key(object),
+        None => object.checked_id().map(|_| object.key()),
     }
 }

@@ -9,7 +9,7 @@ use abide_storage::{Progress, Store};
 use tokio::sync::watch;
 
 use crate::{
-    Error, ObjectId, Outbound,
+    Error, ObjectId, Outbound, Result,
     clock::Clock,
     creator::CreationLimit,
     envelope::{Drain, Mailbox},
@@ -138,6 +138,14 @@ impl Router {
     /// Returns whether every event has been answered, checking each worker once.
     pub(crate) fn is_drained(&self) -> bool {
         self.workers.iter().all(|worker| worker.outstanding() == 0)
+    }
+
+    /// Returns an error if the node is stopping.
+    pub(crate) fn must_run(&self) -> Result<()> {
+        match self.phase() {
+            Phase::Running => Ok(()),
+            Phase::Draining | Phase::Stopped => Err(Error::stopping()),
+        }
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -11,7 +11,7 @@ use abide_storage::{Bookmark, ClockTime, ListOptions, ObjectDb, cbor, limits::MA
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Error, ErrorKind, Result, ScheduledTime, Sql, Timestamp, blocking,
+    Error, ErrorKind, Result, ScheduledTime, Snapshot, Sql, Timestamp, blocking,
     object::{Confirmation, Object},
 };
 
@@ -212,6 +212,12 @@ impl Storage {
     pub fn bookmark(&self) -> Result<Bookmark> {
         self.object
             .with_db(Confirmation::Confirmed, ObjectDb::bookmark)
+    }
+
+    /// A snapshot of the object's present state: its id and the [`bookmark`](Self::bookmark), under the same rules. It can be
+    /// stored and sent; [`Env::fork`](crate::Env::fork) makes another object from it.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot::new(self.object.id, self.bookmark()?))
     }
 
     /// The bookmark of the object's last commit at or before a time. Reads the archive, on its own thread.

@@ -241,6 +241,11 @@ impl AnyStub {
         }
     }
 
+    /// The node that it is on.
+    pub(crate) fn router(&self) -> &RouterHandle {
+        &self.router
+    }
+
     /// The unique key of its class's namespace.
     pub(crate) fn unique_key(&self) -> &str {
         &self.binding.unique_key

@@ -39,10 +39,17 @@ pub enum TimelineCause {
     },
     /// With a fork.
     Forked {
-        /// The object that was copied.
+        /// The object that was copied. It may be of another class: [`Env::any_object`](crate::Env::any_object) finds it.
         origin: ObjectId,
         /// The state of it that was copied.
         bookmark: Bookmark,
+    },
+    /// With an import.
+    Imported {
+        /// The SHA-256 of what was imported: the listing of an export, or the database file.
+        source: [u8; 32],
+        /// It replaces the object that was exported, which is gone. Otherwise it is a copy, like a fork.
+        replaces: bool,
     },
 }
 
@@ -55,6 +62,9 @@ impl Timeline {
                 origin: ObjectId::from_bytes(origin),
                 bookmark,
             },
+            StoredCause::Imported { source, replaces } => {
+                TimelineCause::Imported { source, replaces }
+            }
         };
         let since = row.since.and_then(|since| i64::try_from(since).ok());
         Self {
@@ -74,7 +84,7 @@ impl Timeline {
         self.cause
     }
 
-    /// When it began; `None` for the timeline of an object that was neither restored nor forked.
+    /// When it began; `None` for the timeline of an object that was neither restored, forked nor imported.
     pub fn since(&self) -> Option<Timestamp> {
         self.since
     }
@@ -86,9 +96,17 @@ impl Timeline {
         i64::try_from(self.id.position()).unwrap_or(i64::MAX)
     }
 
-    /// Returns whether the object is a fork that has not been restored since.
+    /// Returns whether the object is a copy that has not been restored since: a fork, or the import of an object that may
+    /// still exist elsewhere.
     pub fn is_fork(&self) -> bool {
-        matches!(self.cause, TimelineCause::Forked { .. })
+        matches!(
+            self.cause,
+            TimelineCause::Forked { .. }
+                | TimelineCause::Imported {
+                    replaces: false,
+                    ..
+                }
+        )
     }
 }
 

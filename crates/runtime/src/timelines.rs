@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::{
-    AnyNamespace, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timeline,
+    AnyNamespace, AnyStub, Error, ErrorKind, Node, ObjectId, Result, Timeline, TimelineCause,
     envelope::{Known, Message, TimelineQuestion},
     limits::TIMELINES_READ,
 };
@@ -20,6 +20,9 @@ pub struct TimelineListing {
     pub name: Option<String>,
     /// Its present timeline.
     pub timeline: Timeline,
+    /// The unique key of the class of the object that it was forked from; `None` if it is no fork, or the node does not have
+    /// that class.
+    pub origin_class: Option<String>,
     /// Whether it does nothing unasked until it is activated.
     pub dormant: bool,
 }
@@ -41,11 +44,17 @@ impl Node {
     /// [`ErrorKind::NotFound`] if it is not stored; [`ErrorKind::Overloaded`] while it is being restored.
     pub async fn timeline(&self, object: &AnyStub) -> Result<TimelineListing> {
         let (row, name) = object.known_timeline().await?;
+        let timeline = Timeline::new(&row);
+        let origin = match timeline.cause() {
+            TimelineCause::Forked { origin, .. } => self.env().any_object(origin).ok(),
+            _ => None,
+        };
         Ok(TimelineListing {
             class: object.unique_key().to_owned(),
             id: object.id(),
             name,
-            timeline: Timeline::new(&row),
+            timeline,
+            origin_class: origin.map(|origin| origin.unique_key().to_owned()),
             dormant: row.dormant,
         })
     }

@@ -23,7 +23,7 @@ use crate::{
     binding::Binding,
     census::{Census, YIELDS},
     clock::{Clock, Sleep},
-    envelope::{AdminTask, Envelope, Eviction, Mailbox, Message},
+    envelope::{AdminTask, Envelope, Eviction, Mailbox, Message, Purpose},
     gate::{Token, refuse},
     limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, LEAVING_LIMIT, WEBSOCKET_RETRY, WORKER_BATCH},
     object::{Arrival, Object},
@@ -261,18 +261,7 @@ impl Worker {
     fn run_admin_task(self: &Rc<Self>, task: AdminTask) {
         let key = self.bindings[task.binding].key(task.id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
-        let refusal = match &known {
-            Some(object) if object.is_held() => Some(Error::with_kind(
-                ErrorKind::Overloaded,
-                "the object is already being restored: retry when the restore is complete",
-            )),
-            Some(_) if !task.reset => Some(Error::with_kind(
-                ErrorKind::Input,
-                "an object with that name is in memory: choose a name that was never used",
-            )),
-            _ => None,
-        };
-        if let Some(error) = refusal {
+        if let Err(error) = self.may_hold(key, known.as_deref(), task.purpose) {
             let mailbox = &self.mailbox;
             return mailbox.guard("the waker of a restore", || {
                 let _ = task.refused.send(error);
@@ -283,7 +272,7 @@ impl Worker {
         if let Some(object) = known {
             waiting = object.take_waiting();
             name = object.name().map(Arc::from);
-            object.kill(Object::was_restored());
+            object.kill(Object::was_held(task.purpose));
         }
         let object = self.object(task.binding, task.id, name);
         object.give_waiting(waiting);
@@ -293,6 +282,36 @@ impl Worker {
             move |store| Ok(work(store)),
             move |tell| mailbox.guard("the waker of a restore", tell),
         );
+    }
+
+    /// Rejects a task on an object that is held already, or a fork to one that is not empty or may not be created.
+    fn may_hold(&self, key: ObjectKey, known: Option<&Object>, purpose: Purpose) -> Result<()> {
+        if known.is_some_and(Object::is_held) {
+            return Err(Error::with_kind(
+                ErrorKind::Overloaded,
+                "the object is already being restored, forked to or imported: retry when that is complete",
+            ));
+        }
+        let creator = match purpose {
+            Purpose::Import if known.is_some_and(Object::is_stored) => {
+                return Err(Error::with_kind(
+                    ErrorKind::Input,
+                    "the object exists: an import replaces nothing; import to a name that was never used",
+                ));
+            }
+            Purpose::Restore | Purpose::Import => return Ok(()),
+            Purpose::Fork(creator) => creator,
+        };
+        if !known.map_or(Ok(true), Object::is_vacant)? {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                "the object is not empty: fork to a name that was never used, or delete everything that the object has stored first",
+            ));
+        }
+        if creator.is_some() && !self.store.has_object(key)? {
+            self.may_create(creator)?;
+        }
+        Ok(())
     }
 
     /// Defers socket events, in order, that an object has not begun because of `reason`. They go to its next

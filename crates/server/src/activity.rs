@@ -33,6 +33,8 @@ struct Requests {
     waiting: usize,
     /// Since when one waits.
     waiting_since: Instant,
+    /// The body of the last request of HTTP/1 has not been read to its end.
+    has_unread_body: bool,
 }
 
 /// What a connection's client or its requests wait for.
@@ -54,6 +56,7 @@ impl Activity {
             since: now,
             waiting: 0,
             waiting_since: now,
+            has_unread_body: false,
         })))
     }
 
@@ -72,6 +75,16 @@ impl Activity {
             requests.waiting += 1;
         });
         BodyWait(self.clone())
+    }
+
+    /// Records that a request of HTTP/1 has a body, or that it was read to its end.
+    pub(crate) fn set_unread_body(&self, is_unread: bool) {
+        self.change(|requests| requests.has_unread_body = is_unread);
+    }
+
+    /// Returns whether the client may still be sending the body of a request.
+    pub(crate) fn has_unread_body(&self) -> bool {
+        self.change(|requests| requests.has_unread_body)
     }
 
     /// What is awaited now.

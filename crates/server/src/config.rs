@@ -328,9 +328,11 @@ pub struct ArchiveConfig {
     pub retention: Duration,
     /// The size limit of the archive in bytes.
     pub max_bytes: u64,
-    /// Bytes of object files that are written in the background in each second after a lazy restore; `None` (`"off"`) for as fast
-    /// as it goes.
+    /// Bytes of files that are written in the background in each second after a lazy restore: of objects, and then of the archive;
+    /// `None` (`"off"`) for as fast as it goes.
     pub hydration_rate: Option<u64>,
+    /// Bytes of history that the disk keeps of what is copied to `url`; `None` (`"off"`) for all of it.
+    pub local_bytes: Option<u64>,
     /// The URL of the object store or directory to which the archive is copied; `None` (`"off"`) for no copy. It needs the
     /// feature `history` of `abide`.
     pub url: Option<String>,
@@ -377,6 +379,7 @@ impl Default for ArchiveConfig {
             retention: defaults.retention,
             max_bytes: defaults.max_bytes,
             hydration_rate: defaults.hydration_rate,
+            local_bytes: defaults.local_bytes,
             url: None,
             options: StoreAccess::default(),
             key_file: None,

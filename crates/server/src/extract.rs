@@ -120,7 +120,7 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
     }
 }
 
-fn broken_off() -> ApiError {
+pub(crate) fn broken_off() -> ApiError {
     ApiError::bad_request(
         "unreadable_body",
         "The request body could not be read completely.",

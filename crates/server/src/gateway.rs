@@ -3,7 +3,8 @@
 //! Contract: at most `max_connections` are served at once, and the next one waits in the kernel; each client has its
 //! own limit. A client that does not send a request's head in time, has no request on its connection for too long, or
 //! stops reading a response, is disconnected (on HTTP/2, the last case resets only the stream); a slow client is not.
-//! A client that closes its half of the connection after a request gets its response ([`HalfClose`]).
+//! A client that closes its half of the connection after a request gets its response ([`HalfClose`]), and so does one whose request
+//! was refused while it still sends the body ([`Lingering`]).
 //! Small responses are not delayed (`TCP_NODELAY`). When told to stop, the gateway accepts nothing more, lets requests
 //! in flight finish for the grace period, then closes the remaining connections. HTTP/2 is negotiated by ALPN over TLS,
 //! and used with prior knowledge (h2c) without it.
@@ -23,6 +24,7 @@ use std::{
 
 use abide_storage::{MemoryAccount, MemoryUse};
 use axum::{Router, body::Body, extract::ConnectInfo, response::IntoResponse};
+use http::Version;
 use http_body::Body as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -42,7 +44,9 @@ use crate::{
     client::{ClientSlot, Clients, proxy_header},
     half_close::{HalfClose, Receiving},
     head::ArrivingHead,
-    limits, metric,
+    limits,
+    linger::Lingering,
+    metric,
     pace::Paced,
     tls::{Stream, Tls},
     websocket::ConnectionHold,
@@ -124,7 +128,7 @@ struct Said {
 }
 
 /// The connection under a request, which a WebSocket takes over.
-pub(crate) type Served = HalfClose<Paced<Stream>>;
+pub(crate) type Served = HalfClose<Paced<Lingering<Stream>>>;
 
 /// Sent to a gateway once: stop, with this grace period for requests in flight.
 pub(crate) type StopAfter = Option<Duration>;
@@ -276,6 +280,9 @@ impl Gateway {
                     has_request.store(true, Ordering::Relaxed);
                     let open = activity.begin();
                     let version = request.version();
+                    if version < Version::HTTP_2 {
+                        activity.set_unread_body(!request.body().is_end_stream());
+                    }
                     let admitted = clients.request(peer.ip(), request.headers());
                     let (mut router, hold) = (router.clone(), hold.clone());
                     let receiving = activity.clone();
@@ -290,13 +297,7 @@ impl Gateway {
                             }
                         };
                         let hold = hold.with_request(slot);
-                        let mut request = request.map(|body| {
-                            if body.is_end_stream() {
-                                Body::empty()
-                            } else {
-                                Body::new(Receiving::new(body, receiving))
-                            }
-                        });
+                        let mut request = request.map(|body| received(body, receiving));
                         request.extensions_mut().insert(ConnectInfo(peer));
                         request.extensions_mut().insert(client);
                         // A WebSocket outlives the task that serves its handshake.
@@ -319,7 +320,8 @@ impl Gateway {
                     }
                 },
             };
-            let stream = HalfClose::new(Paced::new(stream, head), activity.clone());
+            let stream = Paced::new(Lingering::new(stream, activity.clone()), head);
+            let stream = HalfClose::new(stream, activity.clone());
             let connection = protocols
                 .serve_connection_with_upgrades(TokioIo::new(stream), service)
                 .into_owned();
@@ -342,6 +344,15 @@ impl Gateway {
                 }
             }
         }
+    }
+}
+
+/// A request's body, for its handler.
+fn received(body: Incoming, activity: Activity) -> Body {
+    if body.is_end_stream() {
+        Body::empty()
+    } else {
+        Body::new(Receiving::new(body, activity))
     }
 }
 

@@ -175,6 +175,9 @@ impl HttpBody for Receiving {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if frame.is_ready() {
             self.wait = None;
+            if self.body.is_end_stream() {
+                self.activity.set_unread_body(false);
+            }
         } else if self.wait.is_none() {
             self.wait = Some(self.activity.wait_for_body());
         }

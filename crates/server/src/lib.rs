@@ -36,6 +36,7 @@ mod host;
 mod idempotency_key;
 mod json_rpc;
 mod limits;
+mod linger;
 mod machine;
 mod meter;
 mod metric;
@@ -72,7 +73,7 @@ pub use extract::{JsonBody, TextBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use front::FrontPage;
 #[cfg(feature = "history")]
-pub use history::{HistoryContent, HistoryPlace};
+pub use history::{HistoryContent, HistoryPlace, HistorySource};
 pub use host::{Host, HostBuilder};
 pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::{AuditedCall, rpc_router};

@@ -28,6 +28,9 @@ pub(crate) const HTTP2_PING: Duration = Duration::from_secs(20);
 /// client that has closed both, whose requests and streams are kept as long.
 pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(10);
 
+/// How long what a client still sends is read after the response to a request whose body was not read.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+
 /// How long the reader of a body waits after the connection's end before the body counts as incomplete: time to read what
 /// has already arrived.
 pub(crate) const BODY_MOMENT: Duration = Duration::from_millis(20);
@@ -151,6 +154,8 @@ pub(crate) const RETENTION: RangeInclusive<Duration> =
 pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 /// Allowed `archive.hydration_rate`.
 pub(crate) const HYDRATION_RATE: RangeInclusive<u64> = (64 << 10)..=(1 << 40);
+/// Allowed `archive.local_bytes`.
+pub(crate) const LOCAL_BYTES: RangeInclusive<u64> = 0..=(1 << 50);
 /// Allowed `archive.upload_interval`.
 pub(crate) const UPLOAD_INTERVAL: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(24);
@@ -234,6 +239,10 @@ pub(crate) const ACCESS_DB_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const MAX_AUDIT_ROWS: i64 = 1_000_000;
 /// Longest body of a request to the admin listener: a message of an outbox with some margin.
 pub(crate) const ADMIN_BODY_BYTES: usize = 2 << 20;
+/// Bytes of an import that are passed on at a time.
+pub(crate) const IMPORT_PIECE: usize = 256 << 10;
+/// Imports at once; further ones wait. Each may take the memory of a restore, 64 MiB.
+pub(crate) const IMPORTS_AT_ONCE: usize = 2;
 /// Longest request body that the audit log records, and longest object and detail of a row.
 pub(crate) const MAX_AUDIT_DETAIL: usize = 4 << 10;
 /// Invalid tokens that a client may send per minute, all of them at once if it likes.

@@ -411,6 +411,11 @@ const STORE_METRICS: &[StoreMetric] = &[
         read: Read::Gauge(|s| s.archive_runs as f64),
     },
     StoreMetric {
+        name: "abide_archive_remote_bytes",
+        help: "Bytes of the archive that are in the store of archive.url alone.",
+        read: Read::Gauge(|s| s.archive_remote_bytes as f64),
+    },
+    StoreMetric {
         name: "abide_archive_lag_bytes",
         help: "Bytes of durable log that are not archived yet.",
         read: Read::Gauge(|s| s.archive_lag_bytes as f64),
@@ -457,12 +462,12 @@ const STORE_METRICS: &[StoreMetric] = &[
     },
     StoreMetric {
         name: "abide_archive_history_losses_total",
-        help: "How often history was dropped for lack of disk space since the process started.",
+        help: "How often history was dropped, because the disk was full or its store was lost, since the process started.",
         read: Read::Counter(|s| s.history_losses),
     },
     StoreMetric {
         name: "abide_archive_holes",
-        help: "Holes in the history within the retention, dropped for lack of disk space.",
+        help: "Holes in the history within the retention: parts that were dropped.",
         read: Read::Gauge(|s| s.archive_holes as f64),
     },
     StoreMetric {

@@ -404,7 +404,8 @@ pub(crate) fn store_options(config: &Config) -> StoreOptions {
                 .enabled(config.archive.enabled)
                 .retention(config.archive.retention)
                 .max_bytes(config.archive.max_bytes)
-                .hydration_rate(config.archive.hydration_rate),
+                .hydration_rate(config.archive.hydration_rate)
+                .local_bytes(config.archive.local_bytes),
         )
         .await_copy(config.archive.sync)
         .memory(config.memory.counted())

@@ -7,6 +7,7 @@
 use crate::ident::{Page, ZERO_PAGE};
 use crate::limits::PAGE_BYTES;
 use bytes::{Buf, BufMut};
+use std::ops::Range;
 
 const FULL: u16 = 0;
 const DELTA: u16 = 1;
@@ -55,6 +56,25 @@ pub(crate) fn encode(
     out.truncate(start);
     put_ranges(out, page_no, FULL, page, &ZERO_PAGE);
     Encoded::Full
+}
+
+/// Appends a delta with these ranges of `page`, which are in order and apart.
+pub(crate) fn encode_ranges(
+    out: &mut Vec<u8>,
+    page_no: u32,
+    page: &Page,
+    ranges: impl Iterator<Item = Range<usize>>,
+) {
+    let start = out.len();
+    out.put_u32_le(page_no);
+    out.put_u16_le(DELTA);
+    out.put_u16_le(0);
+    let mut count = 0_u16;
+    for range in ranges {
+        put_range(out, page, range.start, range.end);
+        count += 1;
+    }
+    (&mut out[start + 6..]).put_u16_le(count);
 }
 
 /// Writes the ranges in which `page` differs from `base` and returns their number. Equal blocks of 64 bytes are skipped
@@ -168,13 +188,15 @@ impl<'a> Entry<'a> {
         ))
     }
 
+    /// The ranges: the offset of each in the page, and its content.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let mut body = self.body;
+        (0..self.ranges).map_while(move |_| take_range(&mut body))
+    }
+
     /// Applies the entry to a page: zeros for a full image, the previous image for a delta.
     pub(crate) fn apply(&self, page: &mut Page) {
-        let mut body = self.body;
-        for _ in 0..self.ranges {
-            let Some((offset, range)) = take_range(&mut body) else {
-                return;
-            };
+        for (offset, range) in self.ranges() {
             page[offset..offset + range.len()].copy_from_slice(range);
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) hydration: Hydration,
     /// Wakes the thread that takes checkpoints.
     pub(crate) maintenance: Wakeup,
+    /// Wakes the thread that keeps the right part of the history on the disk.
+    pub(crate) keeping: Wakeup,
     /// Someone waits for a copy of the history. After an opening someone may.
     pub(crate) copy_is_wanted: AtomicBool,
     pub(crate) waits: Waits,
@@ -94,6 +96,7 @@ impl Engine {
             archive,
             archiver,
             maintenance: Wakeup::default(),
+            keeping: Wakeup::default(),
             copy_is_wanted: AtomicBool::new(true),
             waits: Waits::default(),
             stored,
@@ -333,6 +336,7 @@ impl Engine {
         self.shared.log.close();
         self.archive.stop();
         self.maintenance.stop();
+        self.keeping.stop();
         self.segments.wakeup.stop();
     }
 

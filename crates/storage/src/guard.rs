@@ -116,7 +116,7 @@ impl Guard {
 /// A virtual table of this name would have shadow tables whose names begin with [`RESERVED_PREFIX`].
 const RESERVED_NAME: &str = "_abide";
 
-fn reserved(name: &str) -> bool {
+pub(crate) fn reserved(name: &str) -> bool {
     let begins = |with: &str| {
         let prefix = name.get(..with.len());
         prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(with))

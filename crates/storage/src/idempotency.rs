@@ -12,6 +12,14 @@ use crate::limits::{
     MAX_REMEMBERED_RESULT_BYTES,
 };
 
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS _abide_idempotency (
+    seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, method TEXT NOT NULL, fingerprint BLOB NOT NULL,
+    result BLOB, time INTEGER NOT NULL, bytes INTEGER NOT NULL, total INTEGER NOT NULL)/*abide*/";
+
+const INSERT: &str =
+    "INSERT INTO _abide_idempotency (key, method, fingerprint, result, time, bytes, total)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)/*abide*/";
+
 /// A call to remember.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyedCall<'a> {
@@ -32,6 +40,18 @@ pub struct Remembered {
     pub result: Option<Vec<u8>>,
 }
 
+/// A row of a remembered call, without its number.
+#[derive(Debug)]
+pub(crate) struct CallRow {
+    key: String,
+    method: String,
+    fingerprint: Vec<u8>,
+    result: Option<Vec<u8>>,
+    time: i64,
+    bytes: i64,
+    total: i64,
+}
+
 impl ObjectDb {
     /// The call remembered under a key. `now` is in milliseconds since 1970.
     pub fn remembered(&self, key: &str, now: u64) -> Result<Option<Remembered>> {
@@ -47,21 +67,61 @@ impl ObjectDb {
         })
     }
 
-    /// Forgets all remembered calls, in the current transaction.
-    pub(crate) fn forget_calls(&self) -> Result<()> {
+    /// The rows of all remembered calls, oldest first.
+    pub(crate) fn calls(&self) -> Result<Vec<CallRow>> {
+        let mut calls = Vec::new();
+        if !self.remembers()? {
+            return Ok(calls);
+        }
+        let all = "SELECT key, method, fingerprint, result, time, bytes, total FROM _abide_idempotency ORDER BY seq/*abide*/";
+        self.rare_rows(all, |row| {
+            let call = || {
+                Ok(CallRow {
+                    key: row.get(0)?,
+                    method: row.get(1)?,
+                    fingerprint: row.get(2)?,
+                    result: row.get(3)?,
+                    time: row.get(4)?,
+                    bytes: row.get(5)?,
+                    total: row.get(6)?,
+                })
+            };
+            calls.push(call().map_err(|e| self.sql_error(&e))?);
+            Ok(())
+        })?;
+        Ok(calls)
+    }
+
+    /// Remembers these calls instead of those in the database, in the current transaction.
+    pub(crate) fn remember_only(&self, calls: &[CallRow]) -> Result<()> {
         self.begin()?;
-        self.internal("DROP TABLE IF EXISTS _abide_idempotency/*abide*/", ())
-            .map(drop)
+        self.internal("DROP TABLE IF EXISTS _abide_idempotency/*abide*/", ())?;
+        if calls.is_empty() {
+            return Ok(());
+        }
+        self.internal(CREATE, ())?;
+        for call in calls {
+            self.internal(
+                INSERT,
+                (
+                    &*call.key,
+                    &*call.method,
+                    &*call.fingerprint,
+                    call.result.as_deref(),
+                    call.time,
+                    call.bytes,
+                    call.total,
+                ),
+            )?;
+        }
+        Ok(())
     }
 
     /// Remembers a call's result, in the current transaction. A result that is too large is omitted, but the call is
     /// still remembered.
     pub fn remember(&self, call: KeyedCall<'_>, result: Option<&[u8]>, now: u64) -> Result<()> {
         self.begin()?;
-        let create = "CREATE TABLE IF NOT EXISTS _abide_idempotency (
-            seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, method TEXT NOT NULL, fingerprint BLOB NOT NULL,
-            result BLOB, time INTEGER NOT NULL, bytes INTEGER NOT NULL, total INTEGER NOT NULL)/*abide*/";
-        self.internal(create, ())?;
+        self.internal(CREATE, ())?;
         // An expired row with the same key.
         let delete = "DELETE FROM _abide_idempotency WHERE key = ?1/*abide*/";
         self.internal(delete, [call.key])?;
@@ -70,13 +130,10 @@ impl ObjectDb {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let last = "SELECT total FROM _abide_idempotency ORDER BY seq DESC LIMIT 1/*abide*/";
         let before: i64 = self.internal_row(last, (), |row| row.get(0))?.unwrap_or(0);
-        let insert =
-            "INSERT INTO _abide_idempotency (key, method, fingerprint, result, time, bytes, total)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)/*abide*/";
         let total = before + bytes;
         let time = i64::try_from(now).unwrap_or(i64::MAX);
         self.internal(
-            insert,
+            INSERT,
             (
                 call.key,
                 call.method,
@@ -123,7 +180,7 @@ impl ObjectDb {
     }
 
     /// Returns whether a call was ever remembered.
-    fn remembers(&self) -> Result<bool> {
+    pub(crate) fn remembers(&self) -> Result<bool> {
         let there = "SELECT 1 FROM sqlite_schema WHERE name = '_abide_idempotency'/*abide*/";
         Ok(self.internal_row(there, (), |_| Ok(()))?.is_some())
     }

@@ -38,7 +38,7 @@
 //!     `idempotency`.
 //! 13. **Restore and repair**, of an object and of a whole directory, and proofs of copies: `restore`, `repair`,
 //!     `restore_directory`, `proof`.
-//! 14. **The store**, and how it is opened: `recovery`, `store`.
+//! 14. **The store**, what it counts, and how it is opened: `recovery`, `statistics`, `store`.
 //!
 //! Data flows in both directions: a commit goes down from the database to the log, a checkpoint up to the files. The
 //! layers follow the imports, so the engine is below the page file that calls it. No modules import each other in
@@ -91,6 +91,10 @@
 //!   of it that is not whole and durable.
 //! - **s24** A fingerprint of an object is of one commit, and a whole copy of the archive that has the commit compares as the
 //!   same ([`CopiedArchive::compare`]). A page that differs is named.
+//! - **s25** A cut ([`Store::cut`]) has each object as it was at one position of the log, whatever happens to the objects afterwards. It is
+//!   complete or refused.
+//! - **s26** An import is one commit, however large: the object is whole or absent after a crash. It replaces nothing, and its timelines are
+//!   above those that the object had.
 //!
 //! # Example
 //!
@@ -166,6 +170,7 @@ mod rows;
 mod shared;
 mod sql_limits;
 mod stand_ins;
+mod statistics;
 mod store;
 mod stored;
 mod sweeping;
@@ -212,13 +217,16 @@ pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
 pub use remote_runs::RemoteRuns;
 pub use repair::{Repair, Repaired};
-pub use restore::PastDatabase;
+pub use restore::{
+    Cut, CutObject, CutPage, Import, Incoming, PastDatabase, TimelinesEnd, object_file_fault,
+};
 pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
 pub use sql_limits::SqlLimits;
-pub use store::{Store, StoreStats};
+pub use statistics::StoreStats;
+pub use store::Store;
 pub use template::RESERVED_PREFIX;
 pub use timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
 pub use waits::{CommitWait, WaitReason, WaitStats};

@@ -270,8 +270,26 @@ pub const HYDRATIONS_AT_ONCE: usize = 4;
 /// An object of at least this many pages (256 KiB) has a map in each run of where its pages are.
 pub const MAPPED_PAGES: u32 = 64;
 
-/// Changes of pages of one object in one run of which there is a map: it is made in memory.
-pub const MAX_MAPPED_CHANGES: usize = 1 << 20;
+/// Changes of pages of one object in one run of which there is a map: it is made in memory, with 8 bytes for each.
+pub const MAX_MAPPED_CHANGES: usize = 1 << 22;
+
+/// A page that a run changes at least this often is hot: the map has all these changes as one.
+pub const HOT_PAGE_CHANGES: u32 = 4;
+
+/// Pages of an object for each hot page it may have.
+pub const HOT_PAGE_SHARE: u32 = 64;
+
+/// Hot pages in a map: the others are changed less often.
+pub const MAX_HOT_PAGES: usize = 64;
+
+/// Bytes of the hot pages in all maps of a run, which are kept in memory until it is written.
+pub const MAX_HOT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Pages of an object whose content is followed while a run is written, to find the hot ones: those that were changed last.
+pub const FOLLOWED_PAGES: usize = 1024;
+
+/// New pages that are followed besides.
+pub const FOLLOWED_NEW_PAGES: usize = 256;
 
 /// Unless [`RestoreOptions::large_bytes`](crate::RestoreOptions::large_bytes) says otherwise, an object of at least this size is read
 /// page by page from the archive while it has no file.
@@ -292,6 +310,16 @@ pub const OPEN_RUNS: usize = 32;
 
 /// A merge or fold checks the disk's free space again after writing this many bytes.
 pub const ARCHIVE_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a run that returns to the disk from a store elsewhere that are read at a time.
+pub const ARCHIVE_RETURN_BYTES: u64 = 1024 * 1024;
+
+/// A run returns to the disk if there is room for this many of its size, beside what the archive leaves free. A run that left because the disk was
+/// nearly full does not return at once.
+pub const ARCHIVE_RETURN_ROOM: u64 = 2;
+
+/// The longest interval between two checks of which runs are to be on the disk.
+pub const ARCHIVE_KEEPING_PAUSE: Duration = Duration::from_mins(1);
 
 /// A statement's temporary file checks the disk's free space again after writing this many bytes.
 pub const TEMPORARY_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;

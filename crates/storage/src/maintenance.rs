@@ -7,7 +7,10 @@
 use crate::archive::HistoryCopy;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::limits::{ARCHIVE_SWEEP_PAUSE, HYDRATION_RETRY, MAX_HYDRATION_RETRY, PREPARED_SEGMENTS};
+use crate::limits::{
+    ARCHIVE_KEEPING_PAUSE, ARCHIVE_SWEEP_PAUSE, HYDRATION_RETRY, MAX_HYDRATION_RETRY,
+    PREPARED_SEGMENTS,
+};
 use crate::sync::atomic::Ordering;
 use crate::timing;
 use std::time::Duration;
@@ -23,12 +26,13 @@ impl Engine {
     }
 
     /// Prepares segments, and takes a checkpoint if one is due. Without threads it also hydrates a batch of
-    /// objects, compacts the archive, and does a slice of a sweep.
+    /// objects, compacts the archive, does a slice of a sweep, and takes the checkpoint that a copy waits for.
     pub(crate) fn run_maintenance(&self) -> Result<()> {
         self.prepare_segments()?;
         if !self.shared.threads {
             let _ = self.hydrate_or_warn();
             while self.compactor.compact()? {}
+            while let Ok(true) = self.keep_or_warn() {}
             self.sweep_or_warn();
         }
         self.checkpoint_if_due()
@@ -52,7 +56,14 @@ impl Engine {
     fn checkpoint_if_due(&self) -> Result<()> {
         let shared = &self.shared;
         let no_segments = shared.log.wants_segment(1) && !self.may_prepare_segment();
-        if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
+        // With threads, at most one in an interval: see `run_checkpoints`.
+        let for_copy = !shared.threads && self.take_wanted_copy();
+        if for_copy
+            || self.checkpointer.is_due()
+            || no_segments
+            || shared.log_is_full()
+            || shared.no_space()
+        {
             match self.checkpoint() {
                 // The log is kept for that object; others are not affected.
                 Err(error) if error.object().is_some() => {}
@@ -167,8 +178,8 @@ impl Engine {
             match self.hydrate_or_warn() {
                 Ok(Some(bytes)) => {
                     pause = HYDRATION_RETRY;
-                    let rest = self.time_for(bytes).saturating_sub(begun.elapsed());
-                    self.archive.pause(rest);
+                    let time = self.shared.options.archive.time_for(bytes);
+                    self.archive.pause(time.saturating_sub(begun.elapsed()));
                 }
                 Ok(None) => break,
                 Err(_) => {
@@ -179,11 +190,26 @@ impl Engine {
         }
     }
 
-    /// The time in which hydration may write so much.
-    fn time_for(&self, bytes: u64) -> Duration {
-        let rate = self.shared.options.archive.hydration_rate;
-        rate.map_or(Duration::ZERO, |rate| {
-            Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
+    /// The thread that keeps the right part of the history on the disk.
+    pub(crate) fn run_keeping(&self) {
+        let mut pause = HYDRATION_RETRY;
+        while self.keeping.wait(pause) && !self.shared.log.failed() {
+            pause = match self.keep_or_warn() {
+                Ok(true) => Duration::ZERO,
+                Ok(false) => ARCHIVE_KEEPING_PAUSE,
+                Err(_) => (pause * 2).clamp(HYDRATION_RETRY, ARCHIVE_KEEPING_PAUSE),
+            };
+        }
+    }
+
+    /// Moves runs away from the disk or back. Returns whether it did.
+    fn keep_or_warn(&self) -> Result<bool> {
+        let left = self.archive.keep_within_bound();
+        let moved = left.and_then(|left| Ok(left || self.archive.bring_back()?));
+        moved.inspect_err(|error| {
+            if !self.archive.is_stopping() {
+                tracing::warn!(%error, "cannot bring history back that is in the store alone; it will be retried");
+            }
         })
     }
 

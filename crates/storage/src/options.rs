@@ -151,10 +151,15 @@ pub struct ArchiveOptions {
     /// waits if there is none. When the disk has less free space than a full log needs, and less than the archive
     /// takes, the oldest history is folded too: commits take precedence over history.
     pub max_bytes: u64,
-    /// Bytes of object files that are written in the background in each second after a lazy restore; after a batch or a large
-    /// object, the next waits. Objects that are needed do not wait. Default `None`: as fast as it goes.
+    /// Bytes of files that are written in the background in each second after a lazy restore: of objects, and then of the
+    /// archive. After a batch or a large object, the next waits. Objects that are needed do not wait. Default `None`: as fast as it goes.
     #[setters(into)]
     pub hydration_rate: Option<u64>,
+    /// Bytes of history that the disk keeps of what a store elsewhere has too ([`Store::runs_copied`](crate::Store::runs_copied)): the oldest runs that exceed
+    /// this leave it, and are read where they are ([`StoreOptions::remote_runs`]). Runs that are not on the disk return to it, at
+    /// `hydration_rate`, as far as they fit. A disk that is nearly full keeps less. Default `None`: all of it.
+    #[setters(into)]
+    pub local_bytes: Option<u64>,
 }
 
 impl Default for ArchiveOptions {
@@ -164,6 +169,16 @@ impl Default for ArchiveOptions {
             retention: Duration::from_hours(30 * 24),
             max_bytes: 64 << 30,
             hydration_rate: None,
+            local_bytes: None,
         }
+    }
+}
+
+impl ArchiveOptions {
+    /// The time in which this many bytes may be written in the background after a restore.
+    pub(crate) fn time_for(&self, bytes: u64) -> Duration {
+        self.hydration_rate.map_or(Duration::ZERO, |rate| {
+            Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
+        })
     }
 }

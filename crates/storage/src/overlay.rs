@@ -218,6 +218,7 @@ impl Pages {
 /// (<https://www.sqlite.org/fileformat2.html#the_database_header>).
 pub(crate) mod header {
     use super::{CommitNo, Page};
+    use crate::limits::PAGE_BYTES;
     use bytes::{Buf, BufMut};
 
     /// Its length.
@@ -236,6 +237,23 @@ pub(crate) mod header {
     /// Returns whether it begins like a SQLite database.
     pub(crate) fn is_database(page: &[u8]) -> bool {
         page.starts_with(b"SQLite format 3\0")
+    }
+
+    /// Why a file with this header is not one of an object; `None` if it may be.
+    pub(crate) fn fault(page: &[u8]) -> Option<&'static str> {
+        let number = |at: usize| (&page[at..]).get_u32();
+        let page_bytes = (&page[16..]).get_u16();
+        Some(match () {
+            () if !is_database(page) => "it is not a SQLite database",
+            () if usize::from(page_bytes) != PAGE_BYTES => "its page size is not 4096",
+            () if page[18..20] != [1, 1] => "it is in WAL mode",
+            () if page[20] != 0 => "its pages have reserved bytes",
+            () if number(52) != 0 => "it has auto_vacuum",
+            () if number(56) != 1 => "its text encoding is not UTF-8",
+            // Otherwise SQLite ignores the size.
+            () if number(24) != number(92) => "its size in the header is not valid",
+            () => return None,
+        })
     }
 
     /// Sets the change counter and the "version-valid-for" number, offset 92, so that every other reader of the file

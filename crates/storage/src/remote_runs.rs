@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// A store that has runs of the archive. Reads block.
 pub trait RemoteRuns: Send + Sync {
-    /// The file of a run, to be read. `place` is what [`RestoreOptions::remote`](crate::RestoreOptions::remote) said of it. It need
-    /// not ask the store.
+    /// The file of a run, to be read. `place` is what [`RestoreOptions::remote`](crate::RestoreOptions::remote) or [`Store::runs_copied`](crate::Store::runs_copied)
+    /// said of it. It need not ask the store.
     ///
     /// An error of a read means that the store cannot be asked now, or does not have the run now: it is tried again later, and no
     /// run counts as damaged for it. A run that is damaged in the store is read as it is there.

@@ -511,7 +511,7 @@ fn must_be_sound(key: ObjectKey, db: &ObjectDb) -> Result<()> {
 }
 
 /// The first fault that SQLite finds in a database.
-fn fault_in(db: &ObjectDb) -> Result<Option<String>> {
+pub(crate) fn fault_in(db: &ObjectDb) -> Result<Option<String>> {
     let said = db
         .exec("PRAGMA integrity_check(1)", ())
         .and_then(|rows| rows.all::<String>());

@@ -23,6 +23,9 @@ pub(crate) fn start(engine: &Arc<Engine>, threads: &mut Vec<JoinHandle<()>>) -> 
     spawn("abide-segments", Engine::run_preparation)?;
     spawn("abide-maintain", Engine::run_checkpoints)?;
     spawn("abide-archive", |engine| engine.compactor.run())?;
+    if engine.shared.options.remote_runs.is_some() {
+        spawn("abide-keep", Engine::run_keeping)?;
+    }
     if engine.hydration.parts_left() > 0 {
         spawn("abide-hydrate", Engine::run_hydration)?;
     }

@@ -44,6 +44,11 @@ impl TimelineId {
     pub(crate) const fn leaving(state: Bookmark) -> Self {
         Self(state)
     }
+
+    /// The position in its id, with its generation.
+    pub(crate) const fn at(&self) -> Position {
+        self.0.position
+    }
 }
 
 impl fmt::Display for TimelineId {
@@ -75,10 +80,17 @@ pub enum StoredCause {
     },
     /// With a fork.
     Forked {
-        /// The id of the object that was copied, of the same class.
+        /// The id of the object that was copied. It may be of another namespace.
         origin: [u8; 32],
         /// The state that was copied.
         bookmark: Bookmark,
+    },
+    /// With the import of an exported database.
+    Imported {
+        /// The SHA-256 of what was imported: the listing of an export, or the database file.
+        source: [u8; 32],
+        /// It replaces the object that was exported, which is gone. Otherwise it is a copy, like a fork.
+        replaces: bool,
     },
 }
 
@@ -182,6 +194,58 @@ impl Mark {
             untold: Some(Untold::default()),
             dormant: own.dormant,
         }
+    }
+}
+
+/// What ids of timelines are above positions of the log. An object that was imported has had timelines in another directory,
+/// whose log may be longer than this one's: without this they would be above those that follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Raise {
+    pub(crate) generations: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Raise {
+    /// A step of [`Self::bytes`]. Commits are numbered by units of 64 bytes, modulo 2³²: after a whole step, a restored
+    /// directory continues with the same numbers.
+    const STEP: u64 = 64 << 32;
+
+    /// The most that timelines are raised to: a directory that writes for centuries does not reach it.
+    const MOST: Position = Position::at(Generation(1 << 30), Lsn(1 << 60));
+
+    /// Returns whether it changes nothing.
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) const fn of(self, position: Position) -> Position {
+        Position::at(
+            Generation(position.generation.0.saturating_add(self.generations)),
+            Lsn(position.lsn.0.saturating_add(self.bytes)),
+        )
+    }
+
+    /// The least that is not below this one, and raises `position` above `above`, which is of another log, in both parts.
+    ///
+    /// # Errors
+    /// No log gets so far.
+    pub(crate) fn above(self, above: Position, position: Position) -> Result<Self> {
+        let most = Self::MOST;
+        if above.generation > most.generation || above.lsn > most.lsn {
+            return Err(Error::input(format!(
+                "the object's timelines reach {above}, which no log does: the database is damaged or was changed"
+            )));
+        }
+        let present = self.of(position);
+        let generations = above.generation.0.saturating_sub(present.generation.0);
+        let bytes = match (above.lsn.0 + 1).saturating_sub(present.lsn.0) {
+            0 => 0,
+            bytes => bytes.next_multiple_of(Self::STEP),
+        };
+        Ok(Self {
+            generations: self.generations + generations,
+            bytes: self.bytes + bytes,
+        })
     }
 }
 

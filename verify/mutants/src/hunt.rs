@@ -24,6 +24,9 @@ const HUNTERS: usize = 8;
 /// A test that takes longer has not caught the mutant.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// How long a test waits for something, in seconds.
+const PATIENCE_VARIABLE: &str = "ABIDE_TEST_PATIENCE";
+
 /// Attempts of a test to catch a mutant. Thread schedules differ from run to run, and a test may miss the fault.
 const TRIES: usize = 10;
 
@@ -35,13 +38,20 @@ struct Case<'a> {
     settings: &'a Mutant,
 }
 
+/// What a hunt has found.
+pub struct Found {
+    /// The mutants that were not caught within ten attempts, and the tests that failed with nothing broken.
+    pub wrong: Vec<String>,
+    /// Tests that did not begin before the hunt had to end.
+    pub left: usize,
+}
+
 /// Runs the tests that must catch mutants, each in its own process. Prints the failure of each test. Each test also
-/// runs once with nothing broken. Returns what is wrong: mutants that were not caught within ten attempts, and tests
-/// that failed with nothing broken.
+/// runs once with nothing broken. No test begins after the end.
 ///
 /// # Errors
 /// If a test cannot be found or run.
-pub fn hunt(mutants: &[&Mutant], binaries: &[Binary]) -> Result<Vec<String>> {
+pub fn hunt(mutants: &[&Mutant], binaries: &[Binary], end: Option<Instant>) -> Result<Found> {
     let mut sound = BTreeSet::new();
     let mut cases = Vec::new();
     for &mutant in mutants {
@@ -62,8 +72,10 @@ pub fn hunt(mutants: &[&Mutant], binaries: &[Binary]) -> Result<Vec<String>> {
             }
         }
     }
-    // Passing tests take longest.
-    cases.sort_by_key(|case| case.mutant.is_some());
+    if end.is_none() {
+        // Passing tests take longest.
+        cases.sort_by_key(|case| case.mutant.is_some());
+    }
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     let note = |text| {
@@ -71,7 +83,9 @@ pub fn hunt(mutants: &[&Mutant], binaries: &[Binary]) -> Result<Vec<String>> {
         wrong.push(text);
     };
     let work = || -> Result<()> {
-        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while end.is_none_or(|end| Instant::now() < end)
+            && let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed))
+        {
             if let Some(text) = case.run()? {
                 note(text);
             }
@@ -88,7 +102,10 @@ pub fn hunt(mutants: &[&Mutant], binaries: &[Binary]) -> Result<Vec<String>> {
         }
         Ok(())
     })?;
-    Ok(wrong.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(Found {
+        wrong: wrong.into_inner().unwrap_or_else(PoisonError::into_inner),
+        left: cases.len().saturating_sub(next.into_inner()),
+    })
 }
 
 /// The binary and the path of the test that a mutant names.
@@ -151,9 +168,11 @@ impl Case<'_> {
             .stdin(Stdio::null())
             .stderr(output.try_clone()?)
             .stdout(output);
-        if let Some(mutant) = self.mutant {
-            command.env(mutant::VARIABLE, &mutant.name);
-        }
+        match self.mutant {
+            Some(mutant) => command.env(mutant::VARIABLE, &mutant.name),
+            // A short patience only shortens waits for what a mutant prevents.
+            None => command.env_remove(PATIENCE_VARIABLE),
+        };
         let mut child = command.spawn()?;
         let begun = Instant::now();
         let status = loop {

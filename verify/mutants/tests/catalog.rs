@@ -39,7 +39,7 @@ fn each_mutant_breaks_a_promise_and_names_tests_that_exist() -> Result<()> {
 /// The names of all functions that are tests.
 fn test_functions() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for part in ["crates", "apps"] {
+    for part in ["crates", "apps", "verify/cluster"] {
         collect(&root().join(part), &mut names)?;
     }
     Ok(names)

@@ -47,6 +47,12 @@ impl Executor {
         self.runtime.spawn_local(future)
     }
 
+    /// Runs code that spawns futures itself.
+    pub(crate) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _guard = self.runtime.enter();
+        work()
+    }
+
     /// Runs everything that is ready this many times.
     pub(crate) fn rounds(&self, count: u32) {
         self.runtime.block_on(async {

@@ -103,6 +103,12 @@ pub enum Event {
     Differs(OpId, Vec<u32>, String),
     /// The process ended.
     Died(ProcessEnd),
+    /// The node copies its log, and awaits the copy before it acknowledges anything, or not.
+    Copies(bool),
+    /// The log is durable on this machine up to this position: all that was acknowledged before is before it.
+    Durable(u64),
+    /// The node says that what is before this position is copied.
+    Copied(u64),
     /// The data directory could not be opened although the disk works.
     Refused(String),
     /// The node failed although the disk works.
@@ -141,6 +147,8 @@ pub enum ProcessEnd {
     Stop,
     /// Its log failed, and it stopped itself.
     Failure,
+    /// Its machine was lost, and replaced by another one with the newest copy. The process may still run.
+    Loss,
 }
 
 /// A message in an outbox.
@@ -284,6 +292,10 @@ struct Inner {
     events: Vec<Event>,
     life: u32,
     instances: u32,
+    /// The life that continues although its machine was given up.
+    zombie: Option<u32>,
+    /// Operations that were sent to it.
+    strays: BTreeSet<OpId>,
 }
 
 impl History {
@@ -302,6 +314,13 @@ impl History {
         self.lock().life += 1;
     }
 
+    /// As [`Self::next_life`], but what the present life acknowledges later is still recorded.
+    pub(crate) fn give_up(&self) {
+        let mut inner = self.lock();
+        inner.zombie = Some(inner.life);
+        inner.life += 1;
+    }
+
     /// The events so far.
     pub fn events(&self) -> Vec<Event> {
         self.lock().events.clone()
@@ -318,7 +337,9 @@ impl History {
                 Event::Ended(id, _) => {
                     ended.insert(*id);
                 }
-                Event::Began(id, _) if !ended.contains(id) => hang.push(*id),
+                Event::Began(id, _) if !ended.contains(id) && !inner.strays.contains(id) => {
+                    hang.push(*id);
+                }
                 _ => {}
             }
         }
@@ -361,6 +382,14 @@ impl Recorder {
     pub fn note(&self, event: Event) {
         let mut inner = self.history.lock();
         if inner.life == self.life {
+            inner.events.push(event);
+        } else if inner.zombie == Some(self.life) {
+            // What it does inside is its own concern.
+            match &event {
+                Event::Began(id, _) => drop(inner.strays.insert(*id)),
+                Event::Ended(..) | Event::Seen { .. } => {}
+                _ => return,
+            }
             inner.events.push(event);
         }
     }

@@ -10,9 +10,11 @@
 
 #![forbid(unsafe_code)]
 
+mod bucket;
 pub mod checkers;
 mod classes;
 mod client;
+mod copies;
 mod executor;
 pub mod history;
 mod life;
@@ -27,6 +29,7 @@ mod socket;
 mod world;
 
 pub use crate::{
+    bucket::Weather,
     checkers::Violation,
     machine::{HonestMachine, Machine},
     plan::{Focus, Plan},

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     classes::{Circular, Ledger, Sender, Slate},
+    copies::{Copies, Place},
     executor::Executor,
     history::{History, Recorder},
     machine::Machine,
@@ -22,7 +23,7 @@ use crate::{
     receiver::{Receiver, ReceiverDelivery},
 };
 
-const DIR: &str = "/data";
+pub(crate) const DIR: &str = "/data";
 
 /// How long a clean stop waits for handlers.
 const GRACE: Duration = Duration::from_secs(2);
@@ -41,6 +42,8 @@ pub(crate) struct Life {
     pub(crate) recorder: Recorder,
     pub(crate) receiver: Receiver,
     tasks: Vec<JoinHandle<()>>,
+    /// None if nothing is copied.
+    pub(crate) copies: Option<Copies>,
 }
 
 impl Life {
@@ -52,6 +55,7 @@ impl Life {
         clock: &TestClock,
         history: &History,
         receiver: &Receiver,
+        mut place: Option<&mut Place>,
     ) -> Result<Self, String> {
         let executor = Rc::new(Executor::new().map_err(|error| error.to_string())?);
         disk.while_syncing(meanwhile::syncing);
@@ -61,9 +65,13 @@ impl Life {
             .manual(true)
             .checkpoint_bytes(plan.checkpoint_bytes)
             .cache_kib(64)
+            .await_copy(place.as_ref().is_some_and(|place| place.is_awaited))
+            .remote_runs(place.as_mut().map(|place| place.remote_runs()))
             .unix_millis(Arc::new(move || wall.unix_millis()));
         let store = Store::open(machine.disk(disk), Path::new(DIR), options)
             .map_err(|error| error.to_string())?;
+        let copies = place.map(|place| Copies::start(place, &executor, disk, &store, &recorder));
+        let copies = copies.transpose()?;
         let life = u64::from(history.life());
         let options =
             || ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_secs(10)));
@@ -95,6 +103,7 @@ impl Life {
             executor,
             recorder,
             receiver: receiver.clone(),
+            copies,
         })
     }
 
@@ -106,11 +115,27 @@ impl Life {
     pub(crate) fn settle(&self, slow: bool) {
         for _ in 0..PATIENCE {
             self.executor.until_idle();
-            if slow || !self.node.store().write_group() {
+            if slow || !self.write_group() {
                 return;
             }
         }
         panic!("the node never comes to rest");
+    }
+
+    /// The log writes one group; returns whether there was one.
+    pub(crate) fn write_group(&self) -> bool {
+        let has_written = self.node.store().write_group();
+        if let Some(copies) = self.copies.as_ref().filter(|_| has_written) {
+            copies.wrote();
+        }
+        has_written
+    }
+
+    /// Runs everything that is ready, and what maintains the store, as its threads do.
+    pub(crate) fn idle(&self, slow: bool) {
+        self.settle(slow);
+        meanwhile::beside(&self.executor, || drop(self.node.store().run_maintenance()));
+        self.settle(slow);
     }
 
     /// Returns whether an alarm is due within this time.
@@ -129,25 +154,35 @@ impl Life {
         Some(Duration::from_millis(u64::try_from(due - now).unwrap_or(0)))
     }
 
+    /// Why the node stops: another has taken its history over.
+    pub(crate) fn superseded(&self) -> Option<String> {
+        self.copies.as_ref()?.superseded()
+    }
+
+    /// True if the bucket is not known to have everything.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.copies.as_ref().is_some_and(Copies::is_behind)
+    }
+
     /// Returns whether the process would stop itself, or a part of it has ended.
     pub(crate) fn has_failed(&self) -> bool {
-        self.node.failed() || self.tasks.iter().any(JoinHandle::is_finished)
+        self.node.failed()
+            || self.superseded().is_some()
+            || self.tasks.iter().any(JoinHandle::is_finished)
     }
 
     /// Stops the node cleanly, which advances time.
-    pub(crate) fn stop(self, clock: &TestClock) -> Result<(), String> {
+    pub(crate) fn stop(mut self, clock: &TestClock) -> Result<(), String> {
         let node = self.node.clone();
         let stopped = self
             .executor
             .spawn(async move { node.shutdown(GRACE).await });
-        let mut left = PATIENCE;
-        while !stopped.is_finished() || !self.tasks.iter().all(JoinHandle::is_finished) {
-            self.settle(false);
-            clock.advance(Duration::from_millis(100));
-            left -= 1;
-            if left == 0 {
-                return Err("the node does not stop".to_owned());
-            }
+        self.wait(clock, |life| {
+            stopped.is_finished() && life.tasks.iter().all(JoinHandle::is_finished)
+        })?;
+        if let Some(copies) = self.copies.take() {
+            let copied = self.executor.spawn(copies.finish(GRACE));
+            self.wait(clock, |_| copied.is_finished())?;
         }
         let mut stopped = pin!(stopped);
         let waker = std::task::Waker::noop();
@@ -158,9 +193,22 @@ impl Life {
         self.node.store().close().map_err(|error| error.to_string())
     }
 
+    /// Lets time pass until something is done.
+    fn wait(&self, clock: &TestClock, is_done: impl Fn(&Self) -> bool) -> Result<(), String> {
+        for _ in 0..PATIENCE {
+            if is_done(self) {
+                return Ok(());
+            }
+            self.settle(false);
+            clock.advance(Duration::from_millis(100));
+        }
+        Err("the node does not stop".to_owned())
+    }
+
     /// Ends it without any time. Its disk stops, and its events are no longer observed.
     pub(crate) fn end(self) {
         self.disk.stop_at(0);
+        drop(self.copies);
         // The node's parts reference each other until they are stopped.
         drop(self.node);
         self.executor.until_idle();

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         } => replay(&Plan::new(seed, focus), events),
         Command::Fingerprints { seeds } => {
             for seed in 0..seeds {
-                println!("{:016x}", simulate(&Plan::new(seed, None)).fingerprint);
+                println!("{:016x}", simulate(&Plan::varied(seed)).fingerprint);
             }
             ExitCode::SUCCESS
         }

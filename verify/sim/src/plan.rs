@@ -7,6 +7,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 use crate::{
+    bucket::Weather,
     classes::DeliveryOptions,
     history::{Act, ObjectNo, Op, OpId, SenderNo, SlateNo, SocketNo, Value},
     random::Random,
@@ -54,6 +55,30 @@ pub enum Step {
     PowerLoss(u32, u64, Option<u32>),
     /// The process is stopped cleanly and started again.
     Restart,
+    /// The object store, or the way to it, changes.
+    Store(Weather),
+    /// Nothing but this many seconds of time: everything runs, is written and copied.
+    Idle(u32),
+    /// The machine is given up, and replaced by one with the newest copy, if there is one. Nothing if there is none.
+    Lose {
+        /// Its process runs on for a while, with its disk.
+        runs_on: bool,
+        /// The new one starts before it has everything.
+        lazily: bool,
+    },
+    /// A client that does not know of the replacement sends an operation to a process that runs on. Nothing if none does.
+    Stray(OpId, Op),
+}
+
+/// Whether a node copies its history to an object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copying {
+    /// It does not.
+    Off,
+    /// It does.
+    On,
+    /// It does, and acknowledges nothing before it is copied.
+    Awaited,
 }
 
 /// The configuration of a node and its machine, and the events.
@@ -75,6 +100,8 @@ pub struct Plan {
     pub(crate) delivery_options: DeliveryOptions,
     /// Bytes of log after which a checkpoint begins.
     pub checkpoint_bytes: u64,
+    /// Copies of its history.
+    pub copying: Copying,
     /// The steps.
     pub steps: Vec<Step>,
 }
@@ -92,6 +119,8 @@ pub enum Focus {
     DeadLetters,
     /// Objects that are erased and leave memory, and later ones in their place.
     Slates,
+    /// An object store that fails, and machines that are lost.
+    Copies,
 }
 
 /// The features of a plan: each plan omits some, so that rare ones are combined often (Groce et al., "Swarm testing",
@@ -142,9 +171,22 @@ impl Plan {
         };
         let count = 10 + random.below(50);
         let mut ops = 0;
-        let steps = (0..count)
+        let mut steps: Vec<_> = (0..count)
             .map(|_| step(&mut random, &swarm, objects, &mut ops))
             .collect();
+        let ticks = random.one_in(3);
+        // With its own numbers: plans without copies are as they would be if there were none.
+        let mut random = Random::new(!seed);
+        let copying = match random.below(6) {
+            0 => Copying::On,
+            1 => Copying::Awaited,
+            _ if focus != Some(Focus::Copies) => Copying::Off,
+            number if number.is_multiple_of(2) => Copying::On,
+            _ => Copying::Awaited,
+        };
+        if copying != Copying::Off {
+            add_copies(&mut random, objects, &mut ops, &mut steps);
+        }
         Self {
             seed,
             focus,
@@ -154,15 +196,23 @@ impl Plan {
             slates: if swarm.slates { SLATES } else { 0 },
             delivery_options: DeliveryOptions {
                 wait: swarm.wait,
-                ticks: random.one_in(3),
+                ticks,
             },
             checkpoint_bytes,
+            copying,
             steps,
         }
     }
 }
 
 impl Plan {
+    /// The plan of a seed; half of all seeds have a focus, each in turn.
+    pub fn varied(seed: u64) -> Self {
+        let all = Focus::value_variants();
+        let focus = all.get(seed as usize % (2 * all.len()));
+        Self::new(seed, focus.copied())
+    }
+
     /// The arguments of `abide-sim replay` for it.
     pub fn name(&self) -> String {
         let focus = self.focus.and_then(|focus| focus.to_possible_value());
@@ -282,6 +332,43 @@ fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -
     }
 }
 
+/// Adds steps that an object store makes possible: half as many.
+fn add_copies(random: &mut Random, objects: ObjectNo, ops: &mut OpId, steps: &mut Vec<Step>) {
+    let loses = !random.one_in(4);
+    let fails = !random.one_in(4);
+    for _ in 0..steps.len() / 2 {
+        let at = random.below(steps.len() as u32 + 1) as usize;
+        let step = match random.below(16) {
+            0..6 => Step::Idle(1 + random.below(4)),
+            6 => Step::Idle(random.below(40)),
+            7..10 if fails => Step::Store(weather(random)),
+            10 | 11 => Step::Store(Weather::Fine),
+            12 if loses => Step::Lose {
+                runs_on: random.one_in(2),
+                lazily: random.one_in(2),
+            },
+            13 | 14 if loses => {
+                *ops += 1;
+                let object = random.below(u32::from(objects)) as ObjectNo;
+                Step::Stray(*ops, Op::Append(object, vec![*ops * VALUES]))
+            }
+            _ => Step::Settle,
+        };
+        steps.insert(at, step);
+    }
+}
+
+fn weather(random: &mut Random) -> Weather {
+    match random.below(10) {
+        0 => Weather::Slow,
+        1 => Weather::Unreachable,
+        2 => Weather::Busy,
+        3 => Weather::Full,
+        4 => Weather::Denied,
+        _ => Weather::Rough,
+    }
+}
+
 impl Focus {
     /// A step of the focus: all of them use the first object, or the first object with an outbox.
     fn step(self, random: &mut Random, ops: &mut OpId) -> Step {
@@ -329,6 +416,20 @@ impl Focus {
                 13 => Step::Checkpoint,
                 14 => Step::Kill,
                 _ => power_loss(random),
+            },
+            Self::Copies => match random.below(16) {
+                0..5 => client(Op::Append(0, vec![value])),
+                5..9 => Step::Idle(1 + random.below(3)),
+                9 => Step::Store(weather(random)),
+                10 => Step::Store(Weather::Fine),
+                11 => Step::Checkpoint,
+                12 => Step::Kill,
+                13 => Step::Stray(id, Op::Append(0, vec![value])),
+                14 => Step::Settle,
+                _ => Step::Lose {
+                    runs_on: random.one_in(2),
+                    lazily: random.one_in(2),
+                },
             },
         }
     }
@@ -407,11 +508,16 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} objects, {} workers, a checkpoint each {} KiB of log",
+            "seed {}: {} objects, {} workers, a checkpoint each {} KiB of log, copies {}",
             self.name(),
             self.objects,
             self.workers,
-            self.checkpoint_bytes >> 10
+            self.checkpoint_bytes >> 10,
+            match self.copying {
+                Copying::Off => "off",
+                Copying::On => "on",
+                Copying::Awaited => "awaited",
+            }
         )?;
         for (number, step) in self.steps.iter().enumerate() {
             writeln!(f, "{number:4}  {step:?}")?;

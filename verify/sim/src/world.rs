@@ -8,7 +8,9 @@ use abide::{
 };
 
 use crate::{
+    bucket::Weather,
     client,
+    copies::{Place, Unrestored, has_copy, restore},
     history::{Event, History, ObjectNo, Op, OpId, ProcessEnd, SocketNo},
     life::Life,
     machine::{HonestMachine, Machine},
@@ -38,13 +40,24 @@ pub fn run(plan: &Plan) -> History {
 /// Executes a plan, on a machine that may lie.
 pub fn run_on(plan: &Plan, machine: &dyn Machine) -> History {
     let history = History::default();
+    let clock = TestClock::new();
+    let place = match Place::new(plan.copying, plan.seed, &clock) {
+        Ok(place) => place,
+        Err(error) => panic!("no directory for the files of copies: {error}"),
+    };
+    if let Some(place) = &place {
+        history.note(Event::Copies(place.is_awaited));
+    }
     let mut world = World {
         plan,
         machine,
         history: history.clone(),
-        clock: TestClock::new(),
+        clock,
         disk: SimDisk::new(),
         life: None,
+        place,
+        zombie: None,
+        durable: 0,
         slow: false,
         capacity: None,
         power: None,
@@ -70,6 +83,12 @@ struct World<'a> {
     clock: TestClock,
     disk: SimDisk,
     life: Option<Life>,
+    /// None without copies.
+    place: Option<Place>,
+    /// A process whose machine was given up.
+    zombie: Option<Life>,
+    /// The position up to which the log is known to be durable.
+    durable: u64,
     slow: bool,
     capacity: Option<u64>,
     /// The scheduled power loss.
@@ -98,6 +117,7 @@ impl World<'_> {
                 &self.clock,
                 &self.history,
                 &self.receiver,
+                self.place.as_mut(),
             ) {
                 Ok(life) => {
                     self.life = Some(life);
@@ -108,12 +128,20 @@ impl World<'_> {
                     self.lose_power();
                 }
                 Err(_) if self.capacity.is_some() => self.capacity = None,
+                // A directory with runs in the store is opened once the store answers.
+                Err(_) if self.mend_store() => {}
                 Err(error) => {
                     self.history.note(Event::Refused(error));
                     return false;
                 }
             }
         }
+    }
+
+    /// Returns whether the store may have failed, and does no longer.
+    fn mend_store(&self) -> bool {
+        let place = self.place.as_ref();
+        place.is_some_and(|place| place.bucket.set_weather(Weather::Fine) != Weather::Fine)
     }
 
     /// Replaces the disk by its state after a power loss.
@@ -151,7 +179,7 @@ impl World<'_> {
             Step::Rounds(count) => life.executor.rounds(*count),
             Step::Settle => life.settle(self.slow),
             Step::Write => {
-                life.node.store().write_group();
+                life.write_group();
             }
             // Their result is visible in their effects.
             Step::Maintain => meanwhile::beside(&life.executor, || {
@@ -179,6 +207,29 @@ impl World<'_> {
             }
             Step::FailSyncs => self.disk.fail_syncs(true),
             Step::FailSync => self.disk.fail_sync(),
+            Step::Store(weather) => {
+                if let Some(place) = &self.place {
+                    place.bucket.set_weather(*weather);
+                }
+            }
+            Step::Idle(seconds) => {
+                for _ in 0..*seconds {
+                    life.idle(self.slow);
+                    self.clock.advance(Duration::from_secs(1));
+                    limp(&mut self.zombie);
+                }
+                life.idle(self.slow);
+            }
+            Step::Lose { runs_on, lazily } => {
+                if !self.lose(*runs_on, *lazily) {
+                    return false;
+                }
+            }
+            Step::Stray(id, op) => {
+                if let Some(zombie) = &self.zombie {
+                    client::send(zombie, *id, op, 0);
+                }
+            }
             Step::Kill => {
                 if !self.die(ProcessEnd::Kill) {
                     return false;
@@ -193,11 +244,70 @@ impl World<'_> {
         }
         self.history
             .note(Event::Stepped(number as u32, self.disk.changes()));
+        limp(&mut self.zombie);
+        self.look_at_log();
         self.look()
+    }
+
+    /// Records how much of the log is durable, if there are copies.
+    fn look_at_log(&mut self) {
+        let Some(life) = self.life.as_ref().filter(|_| self.place.is_some()) else {
+            return;
+        };
+        let durable = life.node.store().durable_here().get();
+        if durable > self.durable {
+            self.durable = durable;
+            self.history.note(Event::Durable(durable));
+        }
+    }
+
+    /// Gives the machine up for one with the newest copy.
+    fn lose(&mut self, runs_on: bool, lazily: bool) -> bool {
+        let Some(place) = &mut self.place else {
+            return true;
+        };
+        if !has_copy(place) {
+            return true;
+        }
+        let Some(life) = self.life.take() else {
+            return false;
+        };
+        self.sockets.clear();
+        if let Some(zombie) = self.zombie.take() {
+            zombie.end();
+        }
+        self.history.note(Event::Died(ProcessEnd::Loss));
+        if runs_on && place.is_awaited {
+            self.history.give_up();
+        } else {
+            self.history.next_life();
+        }
+        if runs_on {
+            self.zombie = Some(life);
+        } else {
+            life.end();
+        }
+        match restore(place, lazily, || limp(&mut self.zombie)) {
+            Ok(disk) => self.disk = disk,
+            // Nothing is promised of the rest.
+            Err(Unrestored::Incomplete) => return false,
+            Err(Unrestored::Failed(error)) => {
+                self.history.note(Event::Refused(error));
+                return false;
+            }
+        }
+        self.power = None;
+        self.capacity = None;
+        self.begin()
     }
 
     /// Ends the process if its machine or its log has failed.
     fn look(&mut self) -> bool {
+        // It does not start again.
+        if let Some(why) = self.life.as_ref().and_then(Life::superseded) {
+            self.history.note(Event::Failed(why));
+            return false;
+        }
         // The next life may immediately fail in the same way.
         loop {
             let death = match &self.life {
@@ -257,7 +367,7 @@ impl World<'_> {
                 };
                 self.power = None;
             }
-            ProcessEnd::Kill | ProcessEnd::Stop => {
+            ProcessEnd::Kill | ProcessEnd::Stop | ProcessEnd::Loss => {
                 self.disk = self.disk.after_kill();
                 self.power = None;
             }
@@ -287,11 +397,7 @@ impl World<'_> {
         self.last_checkpoint();
         self.find_slates();
         self.history.note(Event::Disk(self.disk.digest()));
-        self.power = Some(PowerLoss {
-            seed: self.plan.seed,
-            again: None,
-        });
-        if !self.die(ProcessEnd::PowerLoss) {
+        if !self.end_machine() {
             return;
         }
         self.find_slates();
@@ -306,6 +412,22 @@ impl World<'_> {
             client::look_at_outbox(life, sender);
         }
         life.settle(false);
+        if self.place.is_some() {
+            // What a start has found is released once it is copied.
+            self.rest();
+        }
+    }
+
+    /// The power fails, or the machine is lost after everything was copied.
+    fn end_machine(&mut self) -> bool {
+        if self.place.is_some() && self.plan.seed.is_multiple_of(2) {
+            return self.rest() && self.lose(false, self.plan.seed.is_multiple_of(4));
+        }
+        self.power = Some(PowerLoss {
+            seed: self.plan.seed,
+            again: None,
+        });
+        self.die(ProcessEnd::PowerLoss)
     }
 
     fn heal(&mut self) {
@@ -314,6 +436,9 @@ impl World<'_> {
         self.disk.set_capacity(None);
         self.disk.stop_at(u64::MAX);
         self.power = None;
+        if let Some(place) = &self.place {
+            place.bucket.set_weather(Weather::Fine);
+        }
         self.history.note(Event::Healed);
     }
 
@@ -322,7 +447,7 @@ impl World<'_> {
             let Some(life) = &self.life else { return false };
             life.settle(false);
             let mut time = LAST_PASS;
-            if pass >= LAST_PASSES && !life.alarm_within(SOON) {
+            if pass >= LAST_PASSES && !life.alarm_within(SOON) && !life.is_behind() {
                 match life.next_retry() {
                     Some(wait) if wait <= LONGEST_WAIT => time = wait,
                     _ => break,
@@ -330,6 +455,8 @@ impl World<'_> {
             }
             drop(life.node.store().run_maintenance());
             self.clock.advance(time);
+            limp(&mut self.zombie);
+            self.look_at_log();
             if !self.look() {
                 return false;
             }
@@ -383,9 +510,20 @@ impl Drop for World<'_> {
     fn drop(&mut self) {
         self.sockets.clear();
         self.history.next_life();
-        if let Some(life) = self.life.take() {
+        for life in self.life.take().into_iter().chain(self.zombie.take()) {
             life.end();
         }
+    }
+}
+
+/// A process whose machine was given up runs on, until it notices.
+fn limp(zombie: &mut Option<Life>) {
+    let Some(life) = zombie else { return };
+    life.idle(false);
+    if life.has_failed()
+        && let Some(life) = zombie.take()
+    {
+        life.end();
     }
 }
 

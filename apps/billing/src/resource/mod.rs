@@ -155,6 +155,15 @@ impl<M: Live> Resource<M> {
                 };
                 self.write("copy", "copied", &copied)?;
             }
+            TimelineCause::Imported {
+                replaces: false, ..
+            } => {
+                let copied = Copied {
+                    origin: "an export".to_owned(),
+                    bookmark: timeline.id().to_string(),
+                };
+                self.write("copy", "copied", &copied)?;
+            }
             _ => {}
         }
         Ok(())

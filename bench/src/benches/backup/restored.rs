@@ -1,8 +1,11 @@
 //! A lost store comes back from a bucket: the download, the data directory, and the first answer.
 
-use std::{collections::BTreeMap, fs, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Instant};
 
-use abide::history::{Download, Options as CopyOptions};
+use abide::{
+    history::{Download, Options as CopyOptions},
+    server::{HistoryContent, HistoryPlace},
+};
 use abide_storage::{RealDisk, RestoreOptions, StoreOptions, restore_directory};
 use anyhow::{Context as _, Result, ensure};
 use tokio::runtime::Runtime;
@@ -125,13 +128,14 @@ fn restore(
     let download = begun.elapsed().as_secs_f64();
     let manifest = found.manifest();
     let encoded = manifest.content.as_deref();
-    let encoded = encoded.context("the copy is not complete")?;
+    let archive = HistoryContent::decode(encoded.context("there is no copy")?);
+    let archive = archive.map_err(anyhow::Error::msg)?;
 
     let begun = Instant::now();
     let restored = restore_directory(
         Arc::new(RealDisk),
         &dir,
-        encoded,
+        archive.manifest.as_bytes(),
         RestoreOptions::default().lazy(lazy).remote(remote),
         &StoreOptions::default().remote_runs(place.remote_runs()),
         &|_| {},
@@ -144,6 +148,11 @@ fn restore(
         lost.objects
     );
 
+    let requests = if lazy {
+        needed(&bucket.place()?, &dir, lost)?
+    } else {
+        0
+    };
     let begun = Instant::now();
     let options = commits::options().remote_runs(place.remote_runs());
     let engine = Engine::open(&dir, options)?;
@@ -177,7 +186,7 @@ fn restore(
             answer,
             None,
             format!(
-                "{:.2} s in all; {received:.1} MiB received",
+                "{:.2} s in all; {received:.1} MiB received; it needs {requests} requests",
                 download + build + answer
             ),
         ),
@@ -193,4 +202,14 @@ fn restore(
         }
     }
     Ok(())
+}
+
+/// How many requests the first answer needs, of a store without threads, so that hydration makes none.
+fn needed(place: &HistoryPlace, dir: &Path, lost: &Lost) -> Result<u64> {
+    let options = commits::options().remote_runs(place.remote_runs());
+    let engine = Engine::open(dir, options.manual(true))?;
+    let gets = || place.copies().traffic().requests.gets;
+    let before = gets();
+    (lost.ask)(&engine)?;
+    Ok(gets() - before)
 }

@@ -180,3 +180,88 @@ async fn a_deleted_object_is_restored_on_a_node_and_in_its_directory() {
     assert!(error.to_string().contains("returned 0"), "{error}");
     host.shutdown().await.unwrap();
 }
+
+/// Of another class, with the same content.
+#[durable_object]
+struct Card {
+    ctx: Ctx,
+}
+
+impl DurableObject for Card {
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
+    }
+}
+
+#[rpc]
+impl Card {
+    pub(crate) async fn read(&self) -> Result<String> {
+        let sql = self.ctx.sql();
+        sql.exec("SELECT text FROM note", ())?.one()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_forked_to_another_class_on_a_node_and_in_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let host = Host::builder(&data).object::<Note>().object::<Card>();
+    let host = host.configure(|config| {
+        config.server.listen = abide::server::ListenAddress::any_port();
+        config.admin.listen = Some(abide::server::ListenAddress::any_port());
+    });
+    let host = host.start().await.unwrap();
+    let note = host.env().object::<Note>().get_by_name("origin");
+    note.write("text".into()).await.unwrap();
+    let fork =
+        async |to: &str| abide(&["fork", "Note/origin", "--at=-0s", "--to", to], &data).await;
+    let cards = host.env().object::<Card>();
+    let (named, by_id) = (cards.get_by_name("a/copy"), cards.get(cards.unique_id()));
+    let id = by_id.id().to_string();
+    let printed = fork("Card/a/copy").await.unwrap();
+    let line = format!("Card\t{}\ta/copy\ndormant: ", named.id());
+    assert!(printed.starts_with(&line), "{printed}");
+    assert!(
+        printed.ends_with("abide activate Card/a/copy\n"),
+        "{printed}"
+    );
+    let printed = fork(&format!("Card/{id}")).await.unwrap();
+    assert!(
+        printed.starts_with(&format!("Card\t{id}\t-\n")),
+        "{printed}"
+    );
+    for card in [&named, &by_id] {
+        assert_eq!(card.read().await.unwrap(), "text");
+    }
+    let shown = abide(&["timeline", "Card/a/copy"], &data).await.unwrap();
+    let of = format!("cause\tforked from Note/{} at ", note.id());
+    assert!(shown.contains(&of), "{shown}");
+    let refused = |said: Result<String, String>, why: &str| {
+        let said = said.unwrap_err();
+        assert!(said.contains(why), "{said}");
+    };
+    refused(fork("Card/a/copy").await, "is not empty");
+    refused(
+        fork("Crad/copy").await,
+        "no class \"Crad\"; it has Note, Card",
+    );
+    drop((note, named, by_id, cards));
+    host.shutdown().await.unwrap();
+
+    refused(fork("Card/a/copy").await, "is not empty");
+    refused(
+        fork("Crad/copy").await,
+        "no class \"Crad\"; the classes are ",
+    );
+    refused(fork("Card/").await, "neither a name nor an id");
+    let foreign = format!("Note/{id}");
+    refused(fork(&foreign).await, "neither a name nor an id");
+    let printed = fork("Card/offline").await.unwrap();
+    assert!(printed.contains("abide activate Card/offline"), "{printed}");
+    let text = ["sql", "Card/offline", "SELECT text FROM note"];
+    assert!(abide(&text, &data).await.unwrap().contains("text"));
+    let shown = abide(&["timeline", "Card/offline"], &data).await.unwrap();
+    assert!(shown.contains(&of), "{shown}");
+    let shown = abide(&["audit"], &data).await.unwrap();
+    assert!(shown.contains("as Card/offline"), "{shown}");
+}

@@ -225,3 +225,63 @@ async fn a_standby_is_stopped_and_started_and_waits_for_a_history() {
     let not = promote(&world, "2").await.unwrap_err();
     assert!(not.contains("is not the directory of a standby"), "{not}");
 }
+
+async fn until_no_runs(data: &Path) {
+    let runs = || fs::read_dir(data.join("archive")).unwrap().count();
+    until("the runs have left", async || (runs() == 0).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn history_leaves_the_disk_once_it_is_copied_and_returns() {
+    let world = World::new();
+    let data = world.data("0");
+    let keeps_none = || {
+        let program = world.program("0");
+        program.env("ABIDE__ARCHIVE__LOCAL_BYTES", "0").start()
+    };
+    let server = keeps_none();
+    for key in 0..40 {
+        put(&server, key, key).await;
+    }
+    copied(&server).await;
+    until_no_runs(&data).await;
+    // The past is read where it is, with a node and without.
+    let data_dir = data.to_str().unwrap();
+    let past = [
+        "sql",
+        "Kv/ada1",
+        "SELECT count(*) FROM _abide_kv",
+        "--at",
+        "-0s",
+        "--data",
+        data_dir,
+    ];
+    let count = world.abide(&past).await.unwrap();
+    assert!(server.stop().success());
+    let refused = world.abide(&past).await.unwrap_err();
+    assert!(refused.contains("set archive.url"), "{refused}");
+    let settings = format!("[archive]\nurl = \"{}\"\n", world.url());
+    fs::write(world.dir.path().join("abide.toml"), settings).unwrap();
+    assert_eq!(world.abide(&past).await.unwrap(), count);
+    // A node that is to have all of it brings it back.
+    let server = world.program("0").start();
+    let all_is_here = "\nabide_archive_remote_bytes 0\n";
+    server.admin_client().until_shown(&[all_is_here]).await;
+    assert!(server.stop().success());
+    assert!(fs::read_dir(data.join("archive")).unwrap().count() > 0);
+    // A store that is lost takes what it alone has, and no state of an object.
+    let server = keeps_none();
+    until_no_runs(&data).await;
+    server.kill();
+    fs::remove_dir_all(world.dir.path().join("copies")).unwrap();
+    let give_up = ["history", "--give-up-remote", "--data", data_dir];
+    let said = world.abide(&give_up).await.unwrap();
+    assert!(
+        said.starts_with("gave up ") && !said.contains(" 0 bytes"),
+        "{said}"
+    );
+    let server = world.program("0").env("ABIDE__ARCHIVE__URL", "off").start();
+    for key in 0..40 {
+        assert_eq!(get(&server, key).await, Some(key));
+    }
+}

@@ -1,4 +1,4 @@
-//! Runs that a lazy restore leaves in the store: the new owner has them there alone.
+//! Runs that are in the store alone: a lazy restore has left them there, or they have left the disk once they were copied.
 
 use std::{fs, time::Duration};
 
@@ -63,6 +63,27 @@ async fn runs_left_in_the_store_are_listed_and_not_uploaded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn runs_that_have_left_the_disk_stay_in_the_store() {
+    let bucket = Bucket::new(1);
+    let store = store(&bucket);
+    let (machine, mut uploader) = Machine::copied(&store).await;
+    machine.history.leave_all();
+    let left = machine.history.left();
+    assert_eq!(left.len(), 4);
+    for _ in 0..3 {
+        until_copied(&uploader, &store, &machine.history).await;
+        sleep(Duration::from_mins(2)).await;
+        machine.history.add(vec![4; 40]);
+        // The next session knows it from the manifest.
+        drop(uploader);
+        uploader = machine.start(&store, options());
+    }
+    until_copied(&uploader, &store, &machine.history).await;
+    must_be_there(&store, &left).await;
+    assert_eq!(downloaded(&store).await, machine.history.runs());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_was_downloaded_before_is_not_left_in_the_store() {
     let bucket = Bucket::new(1);
     let store = store(&bucket);
@@ -111,8 +132,9 @@ async fn live(seed: u64) {
     until_copied(&uploader, &store, &machine.history).await;
     for _ in 0..4 {
         for _ in 0..15 {
-            match random.below(10) {
+            match random.below(11) {
                 0..5 => machine.history.live(&mut random),
+                10 => machine.history.move_runs(&mut random),
                 5 => bucket.set_faults(faults(&mut random)),
                 6 => {
                     drop(uploader);

@@ -5,16 +5,16 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    thread,
     time::{Duration, SystemTime},
 };
 
 use abide_history::{
-    Download, Options, Part, Run, Seal, Snapshot, Source, Status, Store, StoredRun, Uploader,
+    Download, Options, Part, Run, Seal, Sleep, Snapshot, Source, Status, Store, StoredRun, Uploader,
 };
 use abide_s3::{Faults, Random};
 use bytes::Bytes;
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 pub(crate) struct Machine {
     pub(crate) dir: TempDir,
@@ -31,8 +31,10 @@ struct State {
     version: u64,
     newest: u64,
     runs: BTreeMap<u64, Vec<u8>>,
-    /// Those of them that have no files, because a restore has left them in the store.
+    /// Those of them that have no files, because they are in the store alone.
     left: BTreeMap<u64, StoredRun>,
+    /// It was told that the store has these.
+    stored: BTreeMap<u64, StoredRun>,
     /// It says that it cannot tell, so often.
     silent: u32,
     /// The position at which the log begins.
@@ -104,8 +106,9 @@ impl Source for History {
         Ok((first < end).then_some(Part { first, end, bytes }))
     }
 
-    fn history_copied(&self, version: u64) {
+    fn history_copied(&self, version: u64, runs: &[StoredRun]) {
         let mut state = self.state.lock().unwrap();
+        state.stored = runs.iter().map(|run| (run.number, run.clone())).collect();
         state.held = state.held.filter(|(_, waits_for)| *waits_for > version);
     }
 
@@ -113,13 +116,13 @@ impl Source for History {
         self.state.lock().unwrap().held.is_some()
     }
 
-    fn wait_beyond(&self, position: u64) {
-        for _ in 0..100 {
-            if self.end() > position {
-                return;
+    fn beyond(&self, position: u64) -> Sleep {
+        let is_beyond = self.end() > position;
+        Box::pin(async move {
+            if !is_beyond {
+                sleep(Duration::from_millis(1)).await;
             }
-            thread::sleep(Duration::from_micros(100));
-        }
+        })
     }
 
     fn copied(&self, position: u64) {
@@ -188,6 +191,34 @@ impl History {
         self.add(merged);
     }
 
+    /// All runs that the store has leave the disk.
+    pub(crate) fn leave_all(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.left = state.stored.clone();
+        state.version += 1;
+        for number in state.left.keys() {
+            fs::remove_file(self.path(*number)).unwrap();
+        }
+    }
+
+    /// Some runs that the store has leave the disk, and some of those that have left return.
+    pub(crate) fn move_runs(&self, random: &mut Random) {
+        let mut state = self.state.lock().unwrap();
+        for (number, bytes) in state.runs.clone() {
+            let stored = state.stored.get(&number).cloned();
+            if random.percent(50) {
+                continue;
+            }
+            if state.left.remove(&number).is_some() {
+                fs::write(self.path(number), bytes).unwrap();
+            } else if let Some(stored) = stored {
+                fs::remove_file(self.path(number)).unwrap();
+                state.left.insert(number, stored);
+            }
+        }
+        state.version += 1;
+    }
+
     /// Something else than its runs has changed.
     pub(crate) fn touch(&self) {
         self.state.lock().unwrap().version += 1;
@@ -197,7 +228,7 @@ impl History {
         self.state.lock().unwrap().silent = times;
     }
 
-    /// What a restore has left in the store.
+    /// What is in the store alone.
     pub(crate) fn left(&self) -> Vec<StoredRun> {
         self.state.lock().unwrap().left.values().cloned().collect()
     }

@@ -8,13 +8,14 @@ use crate::{
 
 /// A machine with a long run, in parts of a length that is no multiple of anything.
 async fn copied(bucket: &Bucket, bytes: &[u8]) -> (Store, StoredRun) {
+    copied_in_parts(bucket, bytes, 100_003).await
+}
+
+async fn copied_in_parts(bucket: &Bucket, bytes: &[u8], part: u64) -> (Store, StoredRun) {
     let store = store(bucket);
     let machine = Machine::with_runs();
     machine.history.add(bytes.to_vec());
-    let options = abide_history::Options {
-        part: 100_003,
-        ..options()
-    };
+    let options = abide_history::Options { part, ..options() };
     let uploader = machine.start(&store, options);
     until_copied(&uploader, &store, &machine.history).await;
     let download = Download::find(&store, None).await.unwrap();
@@ -77,6 +78,25 @@ async fn ranges_that_are_kept_have_a_bound() {
     let asked = bucket.counts();
     ranges.read(&run, run.bytes - 10..run.bytes).await.unwrap();
     assert_eq!(bucket.counts(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_range_and_the_end_of_a_run_need_one_request_each() {
+    let bucket = Bucket::new(1);
+    let written = content(5_000_000);
+    let (store, run) = copied_in_parts(&bucket, &written, 64 << 20).await;
+    let ranges = Ranges::new(&store);
+    let gets = || bucket.counts().gets;
+    let before = gets();
+    // The last block is a short one.
+    for from in [run.bytes - 10, run.bytes - 100_000, run.bytes - 250_000] {
+        ranges.read(&run, from..run.bytes).await.unwrap();
+    }
+    assert_eq!(gets() - before, 1);
+    ranges.read(&run, 100..4_000_000).await.unwrap();
+    assert_eq!(gets() - before, 2);
+    ranges.read(&run, 100..100_000).await.unwrap();
+    assert_eq!(gets() - before, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -164,10 +164,7 @@ impl Node {
 
     /// Returns an error if the node is stopping.
     pub(crate) fn must_run(&self) -> Result<()> {
-        match self.0.router.phase() {
-            Phase::Running => Ok(()),
-            Phase::Draining | Phase::Stopped => Err(Error::stopping()),
-        }
+        self.0.router.must_run()
     }
 
     /// Completes when the node has [`failed`](Self::failed).

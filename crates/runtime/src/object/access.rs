@@ -106,13 +106,19 @@ impl Object {
 
     /// Resolves when everything committed up to now, and in the current turn, is durable.
     pub(crate) async fn synced(self: &Rc<Self>) -> Result<()> {
+        self.when_durable()?
+            .await
+            .map(Released::into_inner)
+            .map_err(|_| Error::log_failed())
+    }
+
+    /// Receives a value when everything committed up to now, and in the current turn, is durable.
+    pub(crate) fn when_durable(self: &Rc<Self>) -> Result<oneshot::Receiver<Released<()>>> {
         self.must_be_current()?;
         // It leaves after the turn has committed.
         let (durable, wait) = oneshot::channel();
         self.push(Departure::Synced(durable));
-        wait.await
-            .map(Released::into_inner)
-            .map_err(|_| Error::log_failed())
+        Ok(wait)
     }
 
     /// The object has read other objects' commits that may not be durable: its messages from here on wait for them.

@@ -6,7 +6,7 @@ use std::{rc::Rc, sync::Arc};
 use abide_storage::ObjectDb;
 
 use super::{Arrival, Kind, Object};
-use crate::{Error, Event, Result, creator::Creator, gate::Token};
+use crate::{Error, Event, Result, creator::Creator, gate::Token, worker::Worker};
 
 impl Object {
     /// The creator of the current turn.
@@ -65,17 +65,10 @@ impl Object {
 
     /// Rejects a commit that would create the object, if its creator has reached the limit.
     pub(super) fn may_create(&self, db: &ObjectDb) -> Result<()> {
-        let (Some(creator), Some(limit)) =
-            (self.creator.get(), self.worker.router.creation.as_deref())
-        else {
-            return Ok(());
-        };
         if !db.in_transaction() || db.is_stored() {
             return Ok(());
         }
-        limit
-            .admit(&creator)
-            .map_err(|(why, wait)| Error::too_many_created(why, wait))
+        self.worker.may_create(self.creator.get())
     }
 
     /// Lets the turn's writes use the reserve until the guard is dropped.
@@ -93,6 +86,18 @@ impl Object {
         if let Some(db) = &*self.db.borrow() {
             db.use_reserve(uses);
         }
+    }
+}
+
+impl Worker {
+    /// Counts an object that is about to be created, unless its creator has reached the limit.
+    pub(crate) fn may_create(&self, creator: Option<Creator>) -> Result<()> {
+        let (Some(creator), Some(limit)) = (creator, self.router.creation.as_deref()) else {
+            return Ok(());
+        };
+        limit
+            .admit(&creator)
+            .map_err(|(why, wait)| Error::too_many_created(why, wait))
     }
 }
 

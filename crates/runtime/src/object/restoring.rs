@@ -1,6 +1,6 @@
-//! Holds an object while its database is being restored, or its file written.
+//! Holds an object while its database is being restored or forked to, or its file written.
 //!
-//! A restore reads files, so it runs on its own thread; so does the hydration of an object whose directory was restored
+//! A restore reads files, so it runs on its own thread, if the store has threads; so does the hydration of an object whose directory was restored
 //! lazily. In the meantime the object is *held*: it has no database and no
 //! instance; events wait in its queue, in order, and alarms in their own queue. Other objects of the worker
 //! continue to run.
@@ -10,10 +10,16 @@
 
 use std::rc::Rc;
 
-use abide_storage::{Bookmark, Store};
+use abide_storage::{Bookmark, ObjectDb, Store};
 
 use super::{Arrival, Confirmation, Object};
-use crate::{Error, ErrorKind, Result, alarms::Cause, envelope::Ticket, limits::EVENT_BYTES};
+use crate::{
+    Error, ErrorKind, Result,
+    alarms::Cause,
+    blocking::for_store,
+    envelope::{Purpose, Ticket},
+    limits::EVENT_BYTES,
+};
 
 /// What must be done with the file of an object before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +141,7 @@ impl Object {
         let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);
         let object = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let done = tokio::task::spawn_blocking(move || work(&store)).await;
+            let done = for_store(store, work).await;
             object.held.set(false);
             let done = match done {
                 Ok(done) => done.map_err(Error::from),
@@ -200,11 +206,33 @@ impl Object {
         self.queue.borrow_mut().extend(waiting);
     }
 
-    /// The error for callers whose handlers were running when their object was restored.
-    pub(crate) fn was_restored() -> Error {
-        Error::with_kind(
-            ErrorKind::Reset,
-            "the object was reset to restore an earlier state; the next call starts it from that state",
-        )
+    /// Returns whether anything is stored of it, as far as it is known without its database.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.db.borrow().as_ref().is_some_and(ObjectDb::is_stored)
+    }
+
+    /// Returns whether another object may be forked to it, as far as it is known without its database.
+    pub(crate) fn is_vacant(&self) -> Result<bool> {
+        let db = self.db.borrow();
+        match &*db {
+            Some(db) if db.is_stored() => Ok(db.is_vacant()?),
+            _ => Ok(true),
+        }
+    }
+
+    /// The error for callers whose handlers were running when their object was held.
+    pub(crate) fn was_held(purpose: Purpose) -> Error {
+        let why = match purpose {
+            Purpose::Restore => {
+                "the object was reset to restore an earlier state; the next call starts it from that state"
+            }
+            Purpose::Fork(_) => {
+                "the object was reset because another one was forked to it; the next call finds the fork"
+            }
+            Purpose::Import => {
+                "the object was reset because it was imported; the next call finds what was imported"
+            }
+        };
+        Error::with_kind(ErrorKind::Reset, why)
     }
 }

@@ -31,6 +31,11 @@ pub(super) fn operators(
     body_timeout: Duration,
 ) -> Router {
     let router = router.route_layer(middleware::from_fn_with_state(body_timeout, whole_body));
+    streamed(router, readiness)
+}
+
+/// Admits requests of authorized callers, whose bodies their handlers read piece by piece.
+pub(super) fn streamed(router: Router, readiness: Arc<Readiness>) -> Router {
     let of_access = Arc::clone(&readiness);
     let access = move || of_access.access().ok_or_else(target::unavailable);
     protect(router, access, move |route| need(route, &readiness))
@@ -43,6 +48,8 @@ fn need(route: &Route<'_>, readiness: &Readiness) -> Need {
         Some("rerun") => Need::role(Role::Operate).audited("rerun_alarm"),
         Some("restore") => Need::role(Role::Admin).audited("restore").with_body(),
         Some("fork") => Need::role(Role::Admin).audited("fork").with_body(),
+        Some("cuts") => Need::role(Role::Admin).audited("export"),
+        Some("import") => Need::role(Role::Admin).audited("import"),
         Some("export") => Need::role(Role::Admin).audited("export").with_body(),
         Some("activate") => Need::role(Role::Admin).audited("activate").with_body(),
         Some("repair") => Need::role(Role::Admin).audited("repair").with_body(),

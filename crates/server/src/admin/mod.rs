@@ -3,12 +3,15 @@
 //! Contract: `/healthz` is 200 while the process can answer at all. `/readyz` is 200 while the node accepts requests,
 //! and otherwise 503 with the reasons. `/metrics` is Prometheus' text format with the current values. `/alarms` lists
 //! and reruns alarms. `/objects` restores, forks and repairs objects, and serves their components; `/quarantined` lists
-//! objects that need a repair, `/dormant` those that wait for their activation. For the required permissions see [`guard`]. Errors have the form of [`ApiError`].
+//! objects that need a repair, `/dormant` those that wait for their activation; `/cuts` lists all objects as of one moment, for an
+//! export. For the required permissions see [`guard`]. Errors have the form of [`ApiError`].
 
 mod alarms;
 mod components;
+mod exports;
 mod guard;
 mod health;
+mod import;
 mod recovery;
 mod socket;
 mod target;
@@ -104,12 +107,17 @@ pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach, body_timeout: Dur
         .merge(operators(
             alarms::routes()
                 .merge(components::routes())
+                .merge(exports::routes())
                 .merge(recovery::routes()),
+        ))
+        .merge(guard::streamed(
+            import::routes(body_timeout).with_state(Arc::clone(readiness)),
+            Arc::clone(readiness),
         ))
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
-                "The admin listener answers /, /healthz, /readyz, /metrics, /alarms, /objects, /dormant and /quarantined.",
+                "The admin listener answers /, /healthz, /readyz, /metrics, /alarms, /objects, /cuts, /dormant and /quarantined.",
             )
         })
 }

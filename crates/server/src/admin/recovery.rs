@@ -5,7 +5,7 @@
 //! | `GET /objects?find=` | 200 and `{"class","object"}`: the object with this name, id or unique id prefix, optionally preceded by `Class/` |
 //! | `GET /objects/{class}/{object}/bookmark`, `?at=` | 200 and `{"bookmark"}`: of the last commit at or before a time; without one, now |
 //! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it; with `"dormant": true` the object is dormant afterwards |
-//! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object, which is dormant |
+//! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the object with this name or id, which must be new or empty, of the same class or of `"class"`; it is dormant |
 //! | `POST /objects/{class}/{object}/export` with `{"time"}` or `{"bookmark"}`, or `{}` for now | 200 and its database then, a plain SQLite file, with its bookmark in the header `abide-bookmark` |
 //! | `POST /objects/{class}/{object}/activate` with `{"inherited":"fresh"}` or `"continue"` | 204: the object is no longer dormant |
 //! | `GET /objects/{class}/{object}/timeline` | 200 and `{"class","id","name","timeline","since","cause","dormant"}` |
@@ -118,7 +118,10 @@ struct Restored {
 struct Fork {
     #[serde(flatten)]
     at: Target,
+    /// The name or the id of the target.
     name: String,
+    /// Its class, if it is another one.
+    class: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -152,8 +155,19 @@ struct TimelineBody {
 #[serde(tag = "cause", rename_all = "lowercase")]
 enum Cause {
     Created,
-    Restored { from: Bookmark, to: Bookmark },
-    Forked { origin: String, bookmark: Bookmark },
+    Restored {
+        from: Bookmark,
+        to: Bookmark,
+    },
+    Forked {
+        origin: String,
+        origin_class: Option<String>,
+        bookmark: Bookmark,
+    },
+    Imported {
+        source: String,
+        replaces: bool,
+    },
 }
 
 #[derive(Deserialize)]
@@ -278,16 +292,19 @@ async fn fork(
     JsonBody(fork): JsonBody<Fork>,
 ) -> Result<Json<Forked>, ApiError> {
     let node = target::node(&readiness)?;
-    let copy = format!(
-        "{}/{}",
-        target::class(&node, &class)?.unique_key(),
-        fork.name
-    );
-    if !caller.may_reach(Some(&copy)) {
+    let to_class = fork.class.as_ref().unwrap_or(&class);
+    let unique_key = target::class(&node, to_class)?.unique_key().to_owned();
+    let to = target::object(&node, to_class, &fork.name)?;
+    let is_open_to_caller = match to.name() {
+        Some(name) => caller.may_reach(Some(&format!("{unique_key}/{name}"))),
+        // An id does not reveal the name that it was derived from.
+        None => caller.may_reach_all_of(&unique_key),
+    };
+    if !is_open_to_caller {
         return Err(object_not_allowed());
     }
     let object = target::object(&node, &class, &object)?;
-    let id = node.fork(&object, fork.at.on(&node), &fork.name).await?;
+    let id = node.fork(&object, fork.at.on(&node), to).await?;
     Ok(Json(Forked { id: id.to_string() }))
 }
 
@@ -368,7 +385,12 @@ impl From<TimelineListing> for TimelineBody {
                 TimelineCause::Restored { from, to } => Cause::Restored { from, to },
                 TimelineCause::Forked { origin, bookmark } => Cause::Forked {
                     origin: origin.to_string(),
+                    origin_class: listing.origin_class,
                     bookmark,
+                },
+                TimelineCause::Imported { source, replaces } => Cause::Imported {
+                    source: hex::encode(source),
+                    replaces,
                 },
                 _ => Cause::Created,
             },

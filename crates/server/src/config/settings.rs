@@ -327,6 +327,15 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "archive.local_bytes",
+        set: |c, v| {
+            put(
+                &mut c.archive.local_bytes,
+                value::bytes_or_off(v, limits::LOCAL_BYTES),
+            )
+        },
+    },
+    Setting {
         key: "archive.url",
         set: |c, v| put(&mut c.archive.url, value::url_or_off(v)),
     },

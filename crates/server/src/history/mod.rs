@@ -34,3 +34,5 @@ pub use place::HistoryPlace;
 #[cfg(feature = "history")]
 pub(crate) use place::HistoryPlace as Place;
 pub(crate) use report::Report;
+#[cfg(feature = "history")]
+pub use source::HistorySource;

@@ -12,7 +12,7 @@ use abide_history::{
 use abide_storage::{RemoteRuns, Store};
 use tokio::runtime::{Builder, Handle};
 
-use super::{Copier, left::LeftRuns, proof::Prover, source::Archive};
+use super::{Copier, left::LeftRuns, proof::Prover, source::HistorySource};
 use crate::{ArchiveConfig, ConfigError, HostError, limits, tls_client_config};
 
 /// Where copies of a node's history are: the settings `archive.url`, `archive.options` and `archive.key_file`.
@@ -91,7 +91,7 @@ impl HistoryPlace {
 
     /// Refuses to start a node whose history is another's. Blocks its thread, which must not be one of the async runtime.
     pub(crate) fn check(&self, dir: &Path, store: &Store) -> Result<(), HostError> {
-        let archive = Archive(store.clone());
+        let archive = HistorySource::new(store);
         let checked = Uploader::check(&self.copies, dir, &archive, &self.options);
         match Handle::current().block_on(checked) {
             Ok(probe) => {
@@ -137,7 +137,7 @@ impl HistoryPlace {
             prove,
             ..
         } = self;
-        let archive = Arc::new(Archive(store.clone()));
+        let archive = Arc::new(HistorySource::new(&store));
         let is_awaited = options.eager;
         let failed = |error: &dyn std::error::Error| HostError::History(error.to_string());
         // With its own threads: those of the program may all wait for what is shipped here.

@@ -5,17 +5,25 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use abide_history::{Part, Run, Snapshot, Source, StoredRun};
+use abide_history::{Part, Run, Sleep, Snapshot, Source, StoredRun};
 use abide_storage::{ArchivedRun, Lsn, Store};
+use tokio::task::spawn_blocking;
 
 use super::HistoryContent;
 use crate::limits::LOG_WAIT;
 
-/// See the module.
-#[derive(Debug)]
-pub(super) struct Archive(pub(super) Store);
+/// The archive and the log of a store, as what a node with `archive.url` copies.
+#[derive(Clone, Debug)]
+pub struct HistorySource(Store);
 
-impl Source for Archive {
+impl HistorySource {
+    /// Of a store that is open.
+    pub fn new(store: &Store) -> Self {
+        Self(store.clone())
+    }
+}
+
+impl Source for HistorySource {
     fn version(&self) -> u64 {
         self.0.history_version()
     }
@@ -43,8 +51,10 @@ impl Source for Archive {
         })
     }
 
-    fn history_copied(&self, version: u64) {
+    fn history_copied(&self, version: u64, runs: &[StoredRun]) {
         self.0.history_copied(version);
+        let places = runs.iter().map(|run| Some((run.number, run.place().ok()?)));
+        self.0.runs_copied(places.flatten().collect());
     }
 
     fn is_awaited(&self) -> bool {
@@ -65,8 +75,13 @@ impl Source for Archive {
         Ok(part)
     }
 
-    fn wait_beyond(&self, position: u64) {
-        self.0.wait_beyond(Lsn::from(position), LOG_WAIT);
+    fn beyond(&self, position: u64) -> Sleep {
+        let store = self.0.clone();
+        let waiting = move || store.wait_beyond(Lsn::from(position), LOG_WAIT);
+        Box::pin(async move {
+            // If there is no thread, the shipper looks at once.
+            let _ = spawn_blocking(waiting).await;
+        })
     }
 
     fn copied(&self, position: u64) {

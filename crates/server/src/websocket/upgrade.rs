@@ -161,7 +161,7 @@ fn serve(
     // Down to the bare connection, without the wrappers of hyper and of the gateway.
     match downcast::<TokioIo<Served>>(upgraded) {
         Ok(parts) => {
-            let stream = parts.io.into_inner().into_inner().into_inner();
+            let stream = parts.io.into_inner().into_inner().into_inner().into_inner();
             let early = Bytes::copy_from_slice(&parts.read_buf);
             Either::Left(Pump::new(Role::Server, stream, early, endpoint, keep_alive))
         }

@@ -56,6 +56,7 @@ fn builder(configure: impl FnOnce(&mut ServerConfig)) -> HostBuilder {
             object_router::<Giver>(&env)
                 .route("/a/body", get(async |body: Bytes| body.len().to_string()))
                 .route("/a/wait", get(pending::<()>))
+                .route("/a/refused", post(async || StatusCode::FORBIDDEN))
                 .route(
                     "/a/client",
                     get(async |ClientAddr(client): ClientAddr| client.to_string()),
@@ -415,5 +416,43 @@ async fn a_flood_of_pings_is_read_slowly_and_harms_no_other_connection() {
     assert_eq!(other.body, "127.0.0.1");
     sent.abort();
     drop(read);
+    host.shutdown().await.unwrap();
+}
+
+/// A client that sends a body of 4 MiB for a handler that reads none of it.
+async fn refused(host: &RunningHost) -> TcpStream {
+    let head = format!(
+        "POST /a/refused HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        4 << 20
+    );
+    connect(host.addr(), &head).await
+}
+
+#[tokio::test]
+async fn a_client_that_still_sends_a_refused_body_gets_the_response() {
+    let host = builder(|_| {}).start().await.unwrap();
+    let mut client = refused(&host).await;
+    for _ in 0..64 {
+        client.write_all(&vec![b'x'; 64 << 10]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
+    // One that ends what it sends is not kept.
+    drop(refused(&host).await);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_keeps_sending_a_refused_body_is_closed() {
+    let host = builder(|_| {}).start().await.unwrap();
+    let mut client = refused(&host).await;
+    in_time("the connection to be closed", async {
+        while client.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     host.shutdown().await.unwrap();
 }

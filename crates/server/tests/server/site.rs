@@ -97,7 +97,7 @@ const ROUTES: [&str; 5] = [
     "GET /nowhere",
 ];
 
-const ADMIN_ROUTES: [&str; 9] = [
+const ADMIN_ROUTES: [&str; 11] = [
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
@@ -106,6 +106,8 @@ const ADMIN_ROUTES: [&str; 9] = [
     "GET /dormant",
     "POST /objects/Counter/one/restore",
     "POST /objects/Counter/one/repair",
+    "POST /objects/Counter/one/import",
+    "POST /cuts",
     "GET /nowhere",
 ];
 

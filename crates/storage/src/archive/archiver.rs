@@ -260,7 +260,23 @@ impl Archiver {
         if left.is_complete && !left.had_base {
             self.archive.is_not_missing(key);
         }
+        if written.is_some() {
+            self.complete_hot_pages(key, writer)?;
+        }
         Ok(left.is_complete)
+    }
+
+    /// Completes the hot pages of an object from its file, if that is as of the last commit in the run. The caller holds the checkpoint
+    /// lock.
+    fn complete_hot_pages(&self, key: ObjectKey, writer: &mut RunWriter) -> Result<()> {
+        let Some((commit, hot)) = writer.incomplete_hot_pages(key) else {
+            return Ok(());
+        };
+        let file = ObjectFile::open(self.shared(), key)?;
+        match file.filter(|file| file.commit() == commit) {
+            Some(file) => hot.complete(|page_no| file.page(page_no)),
+            None => Ok(()),
+        }
     }
 
     /// Adds the replacement that a commit continues. Returns false if the archive does not have it.

@@ -99,12 +99,20 @@ impl Compactor {
         }
         let Shared { log, .. } = &*self.archive.shared;
         let options = self.archive.options();
-        let room = Room {
+        let mut room = Room {
             available: self.archive.available(),
             reserve: self.archive.reserve(),
             too_little: known.too_little,
             refused: self.archive.refused.load(Ordering::Acquire),
         };
+        if room.is_short() && self.archive.make_room(&room)? {
+            return Ok(true);
+        }
+        let (keep_free, keep_free_in_fold) = (room.reserve, room.fold_reserve());
+        if !state.remote.is_empty() {
+            // To give up what is elsewhere frees nothing here.
+            room = room.without_reserve();
+        }
         let over = state.bytes() > options.max_bytes || room.is_short();
         if over && !known.over {
             tracing::warn!(
@@ -121,12 +129,12 @@ impl Compactor {
         let (Compaction::Merge(range) | Compaction::Fold(range) | Compaction::Drop(range)) = &work;
         let inputs = &state.runs[range.clone()];
         let made = match &work {
-            Compaction::Merge(_) => self.merge(inputs, room.reserve),
+            Compaction::Merge(_) => self.merge(inputs, keep_free),
             Compaction::Fold(_) => {
                 // Where the next run begins: commits between the two exist in none.
                 let next = state.runs.get(range.end).map(|next| next.from);
                 let end = Lsn(next.or(state.archived).unwrap_or(0));
-                self.fold(inputs, end, room.fold_reserve())
+                self.fold(inputs, end, keep_free_in_fold)
             }
             Compaction::Drop(_) => Ok(Outcome::Dropped),
         };

@@ -11,7 +11,7 @@ use super::index::IndexEntry;
 use super::lookup::Lookup;
 use super::run::RunReader;
 use super::stream::Stream;
-use crate::bookmark::Bookmark;
+use crate::bookmark::{self, Bookmark};
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Life, ObjectKey, Position};
 use crate::manifest::ArchiveHole;
@@ -25,6 +25,17 @@ pub(crate) struct History {
     lost: Option<Error>,
     /// The lost parts of the history, of all objects.
     holes: Vec<ArchiveHole>,
+}
+
+/// What a history says of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateAt {
+    /// There was no object.
+    Absent,
+    /// The newest commit was this one.
+    Commit(CommitNo),
+    /// The history begins later.
+    Unknown,
 }
 
 impl History {
@@ -155,6 +166,34 @@ impl History {
         Ok(first)
     }
 
+    /// What there was at a position. Reads the entries of one section, and not their pages.
+    pub(crate) fn state_at(&self, position: Position) -> Result<StateAt> {
+        for (section, (_, index)) in self.sections.iter().enumerate().rev() {
+            if index.first > position {
+                continue;
+            }
+            let mut found = None;
+            self.entries(section, |entry| {
+                let head = entry.head;
+                // A new state is that of the commit which continues it.
+                let is_state = head.last && !(head.kind == Kind::Snapshot && head.replaces);
+                if is_state && head.position <= position {
+                    found = Some(head);
+                }
+                Ok(head.position <= position)
+            })?;
+            match found {
+                Some(head) if head.life == Life::Ends => return Ok(StateAt::Absent),
+                Some(head) => return Ok(StateAt::Commit(head.commit)),
+                None => {}
+            }
+        }
+        Ok(match self.begin()? {
+            Some(first) if first.life == Life::Begins => StateAt::Absent,
+            _ => StateAt::Unknown,
+        })
+    }
+
     /// The last commit or snapshot at or before this time, and the first commit after it.
     pub(crate) fn around(&self, unix_millis: u64) -> Result<Option<(Head, Option<Head>)>> {
         for (section, (_, index)) in self.sections.iter().enumerate().rev() {
@@ -283,6 +322,25 @@ impl Archive {
         let built = self.history(key).and_then(|of| self.build(&of, at));
         let (image, reached) = built.ok()?;
         shows(&reached, at).then_some(image)
+    }
+
+    /// Builds the pages of an object as of its newest entry. `None` if the archive does not have its whole state.
+    ///
+    /// # Errors
+    /// A run, or the scratch file, cannot be read or written.
+    pub(crate) fn newest_image(&self, newest: &IndexEntry) -> Result<Option<Image>> {
+        let history = self.history(newest.key)?;
+        if let Some(error) = history.lost() {
+            return Err(error.clone());
+        }
+        let at = Bookmark {
+            position: newest.last,
+            commit: newest.newest.commit,
+            object: bookmark::mark(newest.key),
+        };
+        let (image, reached) = self.build(&history, &at)?;
+        let is_whole = |head: &Head| head.commit == at.commit && head.life != Life::Ends;
+        Ok(reached.at().is_some_and(is_whole).then_some(image))
     }
 
     /// Builds the pages of an object at a bookmark, as far as its history goes.

@@ -74,6 +74,12 @@ impl Image {
         self.size = template.len() as u32;
     }
 
+    /// Adds a page at the end.
+    pub(crate) fn push(&mut self, page: &Page) -> Result<()> {
+        self.size += 1;
+        self.put(self.size, page)
+    }
+
     /// The size in pages.
     pub(crate) fn size(&self) -> u32 {
         self.size
@@ -143,7 +149,8 @@ impl Image {
         Ok(())
     }
 
-    fn spill(&mut self) -> Result<()> {
+    /// Moves all pages to the scratch file.
+    pub(crate) fn spill(&mut self) -> Result<()> {
         let file = match &self.spilled {
             Some(file) => file.clone(),
             None => {

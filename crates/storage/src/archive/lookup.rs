@@ -53,6 +53,12 @@ impl<'a> Lookup<'a> {
         }
     }
 
+    /// An error if a run was skipped: what was found may lack something.
+    pub(crate) fn must_have_read_all(&self) -> Result<()> {
+        let lost = self.lost.as_ref();
+        lost.map_or(Ok(()), |(_, error)| Err(error.clone()))
+    }
+
     /// Why a run was skipped; `None` if none was.
     pub(crate) fn into_lost(self) -> Option<Error> {
         self.lost.map(|(_, error)| error)
@@ -65,7 +71,12 @@ impl<'a> Lookup<'a> {
 
     /// The object's entry in the newest run that contains it.
     pub(crate) fn newest(&mut self, key: ObjectKey) -> Option<IndexEntry> {
-        self.find(key, 1).pop().map(|(_, index)| index)
+        self.newest_part(key).map(|(_, index)| index)
+    }
+
+    /// The newest run that contains an object.
+    pub(crate) fn newest_part(&mut self, key: ObjectKey) -> Option<(RunReader, IndexEntry)> {
+        self.find(key, 1).pop()
     }
 
     /// The runs that contain an object, oldest first.

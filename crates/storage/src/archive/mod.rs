@@ -21,8 +21,8 @@
 //! the manifest is durable. All bytes are checked when they are read; damage is an error that names the file, never a
 //! wrong page.
 //!
-//! After a lazy restore, runs may be in a store elsewhere alone ([`RemoteRuns`](crate::RemoteRuns)). A store that does not answer is no damage: what
-//! needs such a run fails, and is tried again.
+//! Runs may be in a store elsewhere alone ([`RemoteRuns`](crate::RemoteRuns)): after a lazy restore, or because the disk keeps only a
+//! part of what is copied there ([`keeping`]). A store that does not answer is no damage: what needs such a run fails, and is tried again.
 //!
 //! No error of the archive's own files stops the node. An unreadable run is skipped, and commit numbers reveal the gap.
 //! If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits have space
@@ -41,6 +41,7 @@ pub(crate) mod gathered;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;
+mod keeping;
 pub(crate) mod lookup;
 pub(crate) mod newest;
 mod object_file;
@@ -69,7 +70,7 @@ use crate::timing;
 use entry::Head;
 use image::Image;
 use run::{RunReader, RunWriter};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,7 +91,7 @@ pub(crate) fn prepare(
     if options.remote_runs.is_none() && !manifest.archive.remote.is_empty() {
         return Err(Error::refused(format!(
             "{} runs of the history of {} are in an object store alone: set archive.url, and archive.key_file if they are \
-             encrypted, to where it was restored from; nothing was changed",
+             encrypted, to where they are; nothing was changed",
             manifest.archive.remote.len(),
             data_dir.display()
         )));
@@ -129,8 +130,8 @@ pub(crate) fn prepare(
     }
     let known = |name: &str| {
         let new_states = state.replacements.iter().filter_map(|of| of.run.as_ref());
-        let local = |run: &&RunMeta| !state.remote.contains_key(&run.number);
-        let mut runs = state.runs.iter().filter(local).chain(new_states);
+        let here = state.runs.iter().filter(|run| state.is_here(run));
+        let mut runs = here.chain(new_states);
         runs.any(|run| RunMeta::file_name(run.number) == name)
     };
     // Nothing else is touched: the directory may be the root of a volume, or hold copies of runs.
@@ -169,6 +170,8 @@ pub(crate) struct Archive {
     candidates: AtomicU64,
     /// A sweep may find more than the last one.
     sweep_again: AtomicBool,
+    /// The runs that a store elsewhere has, by their numbers, each with what the store needs to find it.
+    copied: Mutex<BTreeMap<u64, String>>,
 }
 
 impl Archive {
@@ -190,6 +193,7 @@ impl Archive {
             missing: Mutex::default(),
             candidates: AtomicU64::new(0),
             sweep_again: AtomicBool::new(false),
+            copied: Mutex::default(),
         }
     }
 
@@ -217,7 +221,7 @@ impl Archive {
     }
 
     /// True if the manifest lists a run.
-    fn has(&self, number: u64) -> bool {
+    pub(crate) fn has(&self, number: u64) -> bool {
         let manifest = self.shared.catalog.current();
         manifest.archive.runs.iter().any(|run| run.number == number)
     }
@@ -264,9 +268,19 @@ impl Archive {
             options,
             ..
         } = &*self.shared;
-        match catalog.current().archive.remote.get(&run.number) {
-            Some(place) => RunReader::open_remote(options, &self.dir, run, place),
-            None => RunReader::open(&**disk, &self.dir, run),
+        let place = || {
+            let manifest = catalog.current();
+            manifest.archive.remote.get(&run.number).cloned()
+        };
+        let far = |place: String| RunReader::open_remote(options, &self.dir, run, &place);
+        if let Some(place) = place() {
+            return far(place);
+        }
+        let opened = RunReader::open(&**disk, &self.dir, run);
+        match opened {
+            // It may have left the disk since the look at the manifest.
+            Err(error) => place().map_or(Err(error), far),
+            opened => opened,
         }
     }
 
@@ -287,12 +301,17 @@ impl Archive {
     fn reserve(&self) -> u64 {
         let full_log = self.shared.options.checkpoint_bytes;
         let full_log = full_log.saturating_mul(LOG_TAIL_FACTOR);
-        full_log.min(self.state().bytes())
+        full_log.min(self.state().bytes_here())
     }
 
     /// The number of objects known to have no complete state in the runs.
     pub(crate) fn missing(&self) -> u64 {
         self.missing.lock().len() as u64 + self.candidates.load(Ordering::Relaxed)
+    }
+
+    /// The objects that the last sweep has found to have no complete state in the runs, and could not archive.
+    pub(crate) fn missing_objects(&self) -> BTreeSet<ObjectKey> {
+        self.missing.lock().clone()
     }
 
     /// Records what a sweep knows of the objects without a complete state.
@@ -403,7 +422,7 @@ impl Archive {
     }
 
     /// An empty image. It uses a scratch file if it grows large.
-    fn new_image(&self) -> Image {
+    pub(crate) fn new_image(&self) -> Image {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
         let scratch = self.dir.join(format!("{number}.scratch"));
         Image::new(self.shared.disk.clone(), scratch, RESTORE_PAGES_IN_MEMORY)

@@ -60,6 +60,15 @@ impl ObjectFile {
         Ok(is_database && bytes >= u64::from(self.pages()) * PAGE_BYTES as u64)
     }
 
+    /// A page.
+    pub(super) fn page(&self, page_no: u32) -> Result<Page> {
+        let mut page = ZERO_PAGE;
+        let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
+        let read = self.file.read_at(&mut page, offset);
+        read.map_err(|error| failed(self.key, &self.path, &error))?;
+        Ok(page)
+    }
+
     /// Adds its content to a run, as a snapshot. Returns the snapshot's header.
     pub(super) fn copy(&mut self, writer: &mut RunWriter, head: Head) -> Result<Head> {
         let head = Head {

@@ -29,6 +29,15 @@ impl Room {
         self.is_full() || self.available < self.reserve
     }
 
+    /// As if nothing were to be left free.
+    pub(super) fn without_reserve(self) -> Self {
+        Self {
+            reserve: 0,
+            refused: 0,
+            ..self
+        }
+    }
+
     /// The free space that even a fold must leave: half of the reserve, since a fold frees space.
     pub(super) fn fold_reserve(&self) -> u64 {
         self.reserve / 2

@@ -42,6 +42,8 @@ pub(crate) struct Sweep {
 struct Ended {
     lapses: u64,
     at: Instant,
+    /// It has looked at every object.
+    is_whole: bool,
 }
 
 /// A sweep under way.
@@ -88,7 +90,17 @@ impl Sweep {
         self.ended = self.pass.take().map(|pass| Ended {
             lapses: pass.lapses,
             at: timing::now(),
+            is_whole: pass.next > u16::from(u8::MAX)
+                && pass.candidates.is_empty()
+                && !pass.has_unread,
         });
+    }
+
+    /// Returns whether the last sweep has looked at every object after this many lapses: the runs have the states of all but
+    /// those that it missed.
+    pub(crate) fn has_looked_at_all(&self, lapses: u64) -> bool {
+        let ended = self.ended.as_ref();
+        ended.is_some_and(|ended| ended.is_whole && ended.lapses == lapses)
     }
 
     /// The next sweep may begin at once.

@@ -33,15 +33,26 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Returns whether the object holds nothing but its name and its timeline.
+    /// Returns whether nothing of the object has to be remembered, so that it may end: it holds nothing but its name and its
+    /// timeline.
     pub(super) fn is_empty(&self) -> Result<bool> {
-        let holds = "SELECT EXISTS (SELECT 1 FROM sqlite_schema
-                WHERE name NOT GLOB 'sqlite_*' AND name NOT IN ('_abide_kv', '_abide_meta', '_abide_alarms'))
+        Ok(self.is_vacant()?
+            && !self.remembers()?
+            && self.alarm_entry()?.is_none()
+            && !self.timeline()?.dormant)
+    }
+
+    /// Returns whether the object has no content, so that another one may be [forked](crate::Store::fork) to it: no table, view,
+    /// trigger, index, key, alarm or requested restore, and its `user_version` is 0. Its name, its timeline and the results of
+    /// calls with an idempotency key do not count.
+    pub fn is_vacant(&self) -> Result<bool> {
+        let holds = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*'
+                AND name NOT IN ('_abide_kv', '_abide_meta', '_abide_alarms', '_abide_idempotency'))
             OR EXISTS (SELECT 1 FROM _abide_kv)
             OR EXISTS (SELECT 1 FROM _abide_meta WHERE key NOT IN ('name', 'born', 'timeline'))
             OR (SELECT user_version FROM pragma_user_version) <> 0/*abide*/";
         let holds: Option<bool> = self.internal_row(holds, (), |row| row.get(0))?;
-        Ok(holds == Some(false) && self.alarm_entry()?.is_none() && !self.timeline()?.dormant)
+        Ok(holds == Some(false) && self.alarms()?.is_empty())
     }
 
     fn drop_everything(&self) -> rusqlite::Result<()> {

@@ -3,7 +3,6 @@
 use super::ObjectDb;
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
-use crate::ident::ObjectKey;
 use crate::timeline::{Afterwards, StoredCause};
 
 impl ObjectDb {
@@ -27,28 +26,8 @@ impl ObjectDb {
         self.commit_staged()
     }
 
-    /// Like [`Self::commit_restored`], for a new object forked from the pages of `origin` at a bookmark. It is dormant,
-    /// and does not know the results of calls of its original: their callers did not call it.
-    pub(crate) fn commit_forked(
-        &self,
-        name: Option<&str>,
-        origin: ObjectKey,
-        at: Bookmark,
-    ) -> Result<()> {
-        self.begin()?;
-        self.begin_forked(origin.id, at)?;
-        self.forget_calls()?;
-        match name {
-            Some(name) => self.store_name(name)?,
-            None => {
-                self.internal("DELETE FROM _abide_meta WHERE key = 'name'/*abide*/", ())?;
-            }
-        }
-        self.forget_requested_restore()?;
-        self.commit_staged()
-    }
-
-    fn store_name(&self, name: &str) -> Result<()> {
+    /// Stores another name, in the current transaction.
+    pub(crate) fn store_name(&self, name: &str) -> Result<()> {
         let upsert = "INSERT INTO _abide_meta (key, value) VALUES ('name', ?1)
             ON CONFLICT DO UPDATE SET value = excluded.value/*abide*/";
         self.internal(upsert, [name]).map(drop)
@@ -112,7 +91,8 @@ impl ObjectDb {
         self.touch_alarm();
     }
 
-    fn commit_staged(&self) -> Result<()> {
+    /// Commits the pages that are staged outside of SQLite.
+    pub(crate) fn commit_staged(&self) -> Result<()> {
         // Even a restore to the present state is a commit: it has its own bookmark.
         self.file.next_bookmark();
         self.commit().map(drop)

@@ -3,7 +3,7 @@
 use super::ObjectDb;
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
-use crate::timeline::{Afterwards, StoredCause, TimelineId, TimelineRow, Untold};
+use crate::timeline::{Afterwards, StoredCause, TimelineRow, Untold};
 
 impl ObjectDb {
     /// The object's present timeline.
@@ -56,7 +56,7 @@ impl ObjectDb {
     ) -> Result<()> {
         let restored_is_dormant = self.timeline()?.dormant;
         self.write_timeline(&TimelineRow {
-            id: TimelineId::leaving(from),
+            id: self.file.timeline_after(from),
             cause,
             since: Some(self.file.unix_millis()),
             untold: Some(Untold::default()),
@@ -65,7 +65,7 @@ impl ObjectDb {
     }
 
     /// Begins the timeline of a fork, in the transaction that forks.
-    pub(super) fn begin_forked(&self, origin: [u8; 32], bookmark: Bookmark) -> Result<()> {
+    pub(crate) fn begin_forked(&self, origin: [u8; 32], bookmark: Bookmark) -> Result<()> {
         self.write_timeline(&TimelineRow {
             // It is later than all that the copied state remembers.
             id: self.file.first_timeline(),
@@ -73,6 +73,24 @@ impl ObjectDb {
             since: Some(self.file.unix_millis()),
             untold: Some(Untold::default()),
             dormant: true,
+        })
+    }
+
+    /// Begins the timeline of an imported object, in the transaction that imports.
+    pub(super) fn begin_imported(
+        &self,
+        source: [u8; 32],
+        afterwards: Afterwards,
+        dormant: bool,
+    ) -> Result<()> {
+        let id = self.file.first_timeline();
+        let replaces = afterwards == Afterwards::Act;
+        self.write_timeline(&TimelineRow {
+            id,
+            cause: StoredCause::Imported { source, replaces },
+            since: Some(self.file.unix_millis()),
+            untold: Some(Untold::default()),
+            dormant,
         })
     }
 

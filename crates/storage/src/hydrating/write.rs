@@ -1,14 +1,12 @@
 //! Writes the file of a cold object.
 
-use crate::archive::chain::Chain;
 use crate::archive::index::IndexEntry;
-use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::disk::{DiskFile, sync_names};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hydration::Claim;
-use crate::ident::{CommitNo, Life, ObjectKey};
+use crate::ident::ObjectKey;
 use crate::manifest::Quarantine;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -68,18 +66,7 @@ impl Engine {
         let Some(path) = self.shared.catalog.object_path(key) else {
             return Ok(None);
         };
-        let history = self.archive.history(key)?;
-        if let Some(error) = history.lost() {
-            return Err(error.clone());
-        }
-        let at = Bookmark {
-            position: newest.last,
-            commit: newest.newest.commit,
-            object: bookmark::mark(key),
-        };
-        let (image, reached) = self.archive.build(&history, &at)?;
-        let is_whole = |commit: CommitNo, life| commit == at.commit && life != Life::Ends;
-        if !matches!(reached, Chain::At(head) if is_whole(head.commit, head.life)) {
+        let Some(image) = self.archive.newest_image(newest)? else {
             let why = "its newest state is not complete in the archive that the data directory was restored from";
             // At once: when its part has ended, nothing else says that there was an object.
             self.shared.publish(|manifest| {
@@ -90,12 +77,12 @@ impl Engine {
                 self.objects.quarantine(key, pages, why.to_owned());
             })?;
             return Ok(None);
-        }
+        };
         if let Some(dir) = path.parent() {
             let made = self.shared.disk.create_dir_all(dir);
             made.map_err(|error| Error::io(format_args!("creating {}", dir.display()), &error))?;
         }
-        let file = image.write(&catalog::hydrating_path(&path), at.commit)?;
+        let file = image.write(&catalog::hydrating_path(&path), newest.newest.commit)?;
         let written = Written {
             _claim: claim,
             key,

@@ -43,6 +43,17 @@ impl ArchiveState {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
+    /// The bytes of the runs that are on the disk.
+    pub(crate) fn bytes_here(&self) -> u64 {
+        let here = self.runs.iter().filter(|run| self.is_here(run));
+        here.map(|run| run.bytes).sum()
+    }
+
+    /// Returns whether a run is on the disk.
+    pub(crate) fn is_here(&self, run: &RunMeta) -> bool {
+        !self.remote.contains_key(&run.number)
+    }
+
     /// Records the numbers of the runs as used.
     pub(crate) fn note_numbers(&mut self) {
         let new_states = self.replacements.iter().filter_map(|of| of.run.as_ref());

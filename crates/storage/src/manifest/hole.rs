@@ -19,7 +19,7 @@ pub struct ArchiveHole {
     pub until_millis: u64,
     /// When the history was dropped.
     pub given_up_millis: u64,
-    /// Why there was no space.
+    /// Why.
     pub reason: String,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for ArchiveHole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the history between {} and {} was dropped at {} for lack of disk space: {}",
+            "the history between {} and {} was dropped at {}: {}",
             time(self.after_millis),
             time(self.until_millis),
             time(self.given_up_millis),

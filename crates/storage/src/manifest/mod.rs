@@ -23,7 +23,7 @@ use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Failure, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 use crate::limits::MIN_SEGMENT_BYTES;
-use crate::timeline::Mark;
+use crate::timeline::{Mark, Raise};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -71,6 +71,9 @@ pub(crate) struct Manifest {
     /// The newest restore of the whole directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) restored: Option<Mark>,
+    /// What timelines are above positions of the log.
+    #[serde(default, skip_serializing_if = "Raise::is_none")]
+    pub(crate) raise: Raise,
     /// Objects may have no files yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hydration: Option<HydrationState>,
@@ -94,6 +97,7 @@ impl Manifest {
             archive: ArchiveState::default(),
             inspect: false,
             restored: None,
+            raise: Raise::default(),
             hydration: None,
             large: BTreeSet::new(),
         }
@@ -209,6 +213,7 @@ impl Manifest {
             archive.lapses,
             archive.newest,
             self.restored.map_or(0, |mark| mark.position),
+            self.raise.bytes,
             self.hydration.map_or(0, |hydration| hydration.before),
         ];
         let mut alarm_runs = self.alarms.list.iter();
@@ -218,6 +223,7 @@ impl Manifest {
         let new_states = replacements().filter_map(|of| of.run.as_ref());
         let mut runs = archive.runs.iter().chain(saved).chain(new_states.clone());
         self.epoch < u32::MAX
+            && self.raise.generations < u32::MAX / 2
             && self
                 .restored
                 .is_none_or(|mark| mark.generation <= self.epoch)

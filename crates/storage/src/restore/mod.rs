@@ -1,13 +1,20 @@
-//! Restores an object to an earlier commit, and forks a new object from it.
+//! Restores an object to an earlier commit, and forks it to another object, which is new or empty.
 //!
 //! A restore is one commit: the pages that differ are staged and go through the log like any others. If they are many, the
 //! commit refers to a file that has the whole state ([`replace`]). After a crash the restore is therefore complete or absent,
 //! and another restore can undo it.
+//!
+//! [`cut`] finds all objects as of one position, for an export, and [`import`] makes an object from a database file.
 
+mod cut;
+mod fork;
 mod history;
+mod import;
 mod past;
 mod replace;
 
+pub use cut::{Cut, CutObject, CutPage, TimelinesEnd};
+pub use import::{Import, Incoming, object_file_fault};
 pub use past::PastDatabase;
 
 use crate::bookmark::Bookmark;
@@ -138,26 +145,5 @@ impl Engine {
         })?;
         self.objects.forget_if_idle(&object);
         seen
-    }
-
-    /// See [`crate::Store::fork`].
-    pub(crate) fn fork(
-        self: &Arc<Self>,
-        from: ObjectKey,
-        at: &Bookmark,
-        to: ObjectKey,
-        name: Option<&str>,
-    ) -> Result<()> {
-        let file = self.page_file(to)?;
-        if !file.is_new() {
-            return Err(Error::input(format!(
-                "the object {to} exists: fork to a name that was never used"
-            )));
-        }
-        let image = self.image_at(from, at)?;
-        let _replacing = self.replace(&file, &image, "forking")?;
-        let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
-        db.commit_forked(name, from, *at)?;
-        self.wait_durable(db.newest())
     }
 }

@@ -20,13 +20,15 @@ const EPOCH_MILLIS: u64 = 4096;
 /// The generation of a restore.
 fn generation(old: &Manifest, now: u64) -> u32 {
     let of_time = (now / EPOCH_MILLIS).min(u64::from(u32::MAX / 2)) as u32;
-    of_time.max(old.epoch.saturating_add(LOST_EPOCHS))
+    let raised = old.epoch.saturating_add(old.raise.generations);
+    of_time.max(raised.saturating_add(LOST_EPOCHS))
 }
 
 /// The manifest of the restored directory, without what the restore itself adds.
 pub(super) fn manifest(old: &Manifest, now: u64) -> Manifest {
     let epoch = generation(old, now);
-    let redo = old.redo + LOST_BYTES;
+    // From here on, positions are above all timelines.
+    let redo = old.redo + old.raise.bytes + LOST_BYTES;
     Manifest {
         epoch,
         redo,
@@ -58,7 +60,7 @@ pub(super) fn manifest(old: &Manifest, now: u64) -> Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ident::{CommitNo, Lsn};
+    use crate::ident::{CommitNo, Generation, Lsn, Position};
 
     fn copy(epoch: u32, redo: u64) -> Manifest {
         Manifest {
@@ -75,6 +77,19 @@ mod tests {
             let new = CommitNo::first(Lsn(manifest(&copy(1, redo), 0).redo));
             assert_eq!(new.0.wrapping_sub(old.0), 1 << 14);
         }
+    }
+
+    #[test]
+    fn a_restore_continues_above_raised_timelines() {
+        let at = |generation, lsn| Position::at(Generation(generation), Lsn(lsn));
+        let mut old = copy(3, 1 << 20);
+        let above = at(77, (1 << 44) + 123);
+        let raise = old.raise.above(above, at(3, 1 << 20));
+        old.raise = raise.unwrap_or_default();
+        let new = manifest(&old, 0);
+        assert!(new.raise.is_none() && new.epoch > 77 && new.redo > (1 << 44) + 123);
+        let number = |redo| CommitNo::first(Lsn(redo)).0;
+        assert_eq!(number(new.redo).wrapping_sub(number(1 << 20)), 1 << 14);
     }
 
     #[test]

@@ -55,7 +55,7 @@ const NAMED_BY: [(&str, &str, &str); 3] = [
     (
         "history",
         "object_store",
-        "the HTTP client of its stores, which a program may use for its own stores",
+        "the HTTP client of its stores, which a program may use for its own stores, and a store that a program brings",
     ),
     (
         "storage",

@@ -6,12 +6,15 @@ mod alive;
 mod keyed;
 mod linear;
 mod lists;
+mod losses;
 mod outbox;
 mod released;
 mod single;
 mod slates;
 mod sockets;
 mod whole;
+
+use std::borrow::Cow;
 
 use crate::history::Event;
 
@@ -22,6 +25,9 @@ pub struct Property {
     pub name: &'static str,
     check: fn(&[Event]) -> Result<(), String>,
 }
+
+/// What the loss of a machine leaves. Its checker reads all of a history; others leave out what may be lost.
+const COPIES: &str = "a lost machine loses a suffix, and nothing that was copied";
 
 /// All properties.
 pub const PROPERTIES: &[Property] = &[
@@ -69,6 +75,10 @@ pub const PROPERTIES: &[Property] = &[
         name: "the node starts, continues and answers",
         check: alive::check,
     },
+    Property {
+        name: COPIES,
+        check: losses::check,
+    },
 ];
 
 /// A violated guarantee.
@@ -83,7 +93,12 @@ pub struct Violation {
 impl Property {
     /// Checks a history for this property.
     pub fn check(&self, events: &[Event]) -> Result<(), Violation> {
-        (self.check)(events).map_err(|text| Violation {
+        let kept = if self.name == COPIES {
+            Cow::Borrowed(events)
+        } else {
+            losses::without_lost(events)
+        };
+        (self.check)(&kept).map_err(|text| Violation {
             property: self.name,
             text,
         })

@@ -73,6 +73,7 @@ impl Fault {
             "sockets" => Focus::Sockets,
             "dead letters" => Focus::DeadLetters,
             "slates" => Focus::Slates,
+            "copies" => Focus::Copies,
             other => panic!("plans have no focus {other}"),
         })
     }

@@ -8,7 +8,7 @@ const SEEDS: u64 = 50;
 
 fn fingerprints() -> Vec<u64> {
     (0..SEEDS)
-        .map(|seed| simulate(&Plan::new(seed, None)).fingerprint)
+        .map(|seed| simulate(&Plan::varied(seed)).fingerprint)
         .collect()
 }
 

@@ -3,6 +3,7 @@
 
 mod checkers;
 mod determinism;
+mod losses;
 mod reach;
 mod seeds;
 mod shrinker;

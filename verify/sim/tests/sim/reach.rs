@@ -29,6 +29,8 @@ fn kinds(event: &Event) -> Vec<String> {
         Event::Wiped(_) => vec!["a slate that its alarm wipes".to_owned()],
         Event::Exists { found, .. } => vec![format!("a slate that exists: {found}")],
         Event::Rang { .. } => vec!["an alarm".to_owned()],
+        Event::Copies(true) => vec!["a log that is copied before it counts".to_owned()],
+        Event::Copied(_) => vec!["a log that is copied".to_owned()],
         Event::Died(death) => vec![format!("death by {death:?}")],
         Event::Tried(_, _, attempt, ..) if *attempt > 1 => vec!["a second attempt".to_owned()],
         Event::Posted(_, messages) => {
@@ -46,7 +48,7 @@ fn kinds(event: &Event) -> Vec<String> {
     }
 }
 
-const WANTED: [&str; 25] = [
+const WANTED: [&str; 28] = [
     "an append that was acknowledged",
     "a list that was read",
     "an operation that was done",
@@ -68,6 +70,9 @@ const WANTED: [&str; 25] = [
     "death by PowerLoss",
     "death by Stop",
     "death by Failure",
+    "death by Loss",
+    "a log that is copied",
+    "a log that is copied before it counts",
     "a second attempt",
     "a message Sent",
     "a message Dead",

@@ -4,6 +4,7 @@
 
 mod admin;
 mod cold;
+mod forks;
 mod ledger;
 mod session;
 mod timelines;

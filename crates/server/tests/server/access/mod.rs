@@ -183,6 +183,9 @@ fn routes(host: &RunningHost) -> Vec<(SocketAddr, &'static str, Role)> {
         (admin, "POST /objects/Counter/a/restore", Role::Admin),
         (admin, "POST /objects/Counter/a/fork", Role::Admin),
         (admin, "POST /objects/Counter/a/repair", Role::Admin),
+        (admin, "POST /objects/Counter/a/import", Role::Admin),
+        (admin, "POST /cuts", Role::Admin),
+        (admin, "GET /cuts/any/objects", Role::Read),
     ]
 }
 
@@ -263,6 +266,10 @@ async fn a_token_for_certain_objects_reaches_no_other_and_no_list() {
         (admin, "GET /alarms", false),
         (admin, "GET /quarantined", false),
         (admin, "GET /dormant", false),
+        (admin, "POST /objects/Counter/a/import", true),
+        (admin, "POST /objects/Counter/b/import", false),
+        (admin, "POST /cuts", false),
+        (admin, "GET /cuts/any/objects", false),
     ] {
         let (status, told) = with_token(addr, route, &token).await;
         let refused = status == 403 && told.contains("object_not_allowed");
@@ -321,6 +328,21 @@ async fn a_fork_stays_among_the_objects_of_its_token() {
         let count = counters.get_by_name(name).add().await.unwrap();
         assert_eq!(count, if may { 2 } else { 1 }, "{name}");
     }
+    // An id reveals no name, so it needs a token for the whole class.
+    let of_class = |token: &mut NewToken| token.object_prefix = Some("Counter/".to_owned());
+    let of_class = world.token(Role::Admin, of_class);
+    let id = counters.unique_id();
+    let body = format!(r#"{{"time":9999999999999,"name":"{id}","class":"Counter"}}"#);
+    for (token, status) in [(&token, 403), (&of_class, 200), (&of_class, 400)] {
+        let path = "/objects/Counter/a/fork";
+        let told = post(host.admin_addr().unwrap(), path, token, &body).await;
+        assert!(told.starts_with(&format!("HTTP/1.1 {status}")), "{told}");
+    }
+    assert_eq!(counters.get(id).add().await.unwrap(), 2);
+    let body = r#"{"time":9999999999999,"name":"x","class":"Unknown"}"#;
+    let path = "/objects/Counter/a/fork";
+    let told = post(host.admin_addr().unwrap(), path, &of_class, body).await;
+    assert!(told.contains("no_such_class"), "{told}");
     host.shutdown().await.unwrap();
 }
 

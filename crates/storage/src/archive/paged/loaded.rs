@@ -1,4 +1,4 @@
-//! Commits of an object that are kept in memory, because the run has no map of them.
+//! What is kept in memory of an object, because the run has no map of it: commits, or a small object from its beginning on.
 
 use crate::archive::chain::Chain;
 use crate::archive::entry::{Entry, Head, Kind};
@@ -19,47 +19,56 @@ pub(super) struct Loaded {
     pub(super) size: u32,
     /// The least size that a commit has left.
     least: u32,
+    /// Nothing before it counts.
+    is_base: bool,
 }
 
 impl Loaded {
-    /// Reads the commits of an object in a run after this commit, which left `size` pages. Returns them with the number of the
-    /// last. `None` if one is missing, if they are too many, or if the object has ended.
+    /// Reads the commits of an object in a run, and returns them with the number of the last: those after the commit `reached`, which
+    /// left the object with that number of pages, or all from its base on. `None` if one is missing, if they are too many, or if one
+    /// continues a replacement.
     pub(super) fn read(
         run: RunReader,
         index: IndexEntry,
-        after: CommitNo,
-        size: u32,
+        reached: Option<(CommitNo, u32)>,
     ) -> Result<Option<(CommitNo, Self)>> {
         let mut loaded = Self {
             pages: FxHashMap::default(),
             bytes: 0,
-            size,
+            size: reached.map_or(0, |(_, size)| size),
             least: u32::MAX,
+            is_base: reached.is_none(),
         };
+        let after = reached.map(|(commit, _)| commit);
         let mut chain = Chain::Nothing;
         let mut stream = Stream::object(run, index)?;
         while let Some(entry) = stream.current() {
             let head = &entry.head;
-            if head.commit.is_after(after) {
+            if after.is_none_or(|after| head.commit.is_after(after)) {
+                let continues = after.is_some_and(|after| head.commit == after.next());
                 chain = match chain {
-                    Chain::Nothing if head.first && head.commit == after.next() => {
-                        Chain::begun_with(head)
-                    }
+                    Chain::Nothing if head.first && continues => Chain::begun_with(head),
                     chain => chain.then(head),
                 };
-                let is_commit = head.kind == Kind::Commit && !head.replaces;
-                let continues = is_commit && head.life == Life::Continues;
-                if chain == Chain::Broken || !continues || !loaded.take(&entry) {
+                if chain == Chain::Broken || head.replaces {
+                    return Ok(None);
+                }
+                // It has all pages, or none is left.
+                if head.first && (head.kind == Kind::Snapshot || head.life != Life::Continues) {
+                    loaded.pages.clear();
+                    loaded.is_base = true;
+                }
+                if !loaded.take(&entry) {
                     return Ok(None);
                 }
             }
             stream.advance()?;
         }
-        let reached = match chain {
-            Chain::Nothing => Some(after),
+        let commit = match chain {
+            Chain::Nothing => after,
             chain => chain.at().map(|head: &Head| head.commit),
         };
-        Ok(reached.map(|commit| (commit, loaded)))
+        Ok(commit.map(|commit| (commit, loaded)))
     }
 
     /// Returns false if it has too much.
@@ -95,6 +104,6 @@ impl Loaded {
         let oldest = of_page
             .first()
             .and_then(|bytes| delta::Entry::decode(bytes));
-        oldest.is_some_and(|(change, _)| change.full) || self.least < page_no
+        self.is_base || oldest.is_some_and(|(change, _)| change.full) || self.least < page_no
     }
 }

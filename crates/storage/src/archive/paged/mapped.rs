@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use crate::archive::entry::Entry;
-use crate::archive::page_map::{PageMap, Place};
+use crate::archive::page_map::{HotPage, PageMap, Place};
 use crate::archive::run::RunReader;
 use crate::delta;
 use crate::error::Result;
@@ -39,6 +39,16 @@ impl Mapped {
         has_news.then_some((self.map.last, self.map.size))
     }
 
+    /// Whether nothing before it counts for a page.
+    pub(super) fn is_whole(&self, page_no: u32) -> bool {
+        let map = &self.map;
+        let mut changes = map.changes(page_no, self.after, None);
+        map.has_base
+            || map.least(self.after) < page_no
+            || map.hot(page_no, self.after).is_some_and(HotPage::is_full)
+            || changes.next().is_some_and(|(_, is_full)| is_full)
+    }
+
     /// Adds what it has of a page, newest first. Returns whether nothing before it counts.
     pub(super) fn look_for(
         &self,
@@ -47,7 +57,12 @@ impl Mapped {
         blocks: &Blocks,
         changes: &mut Vec<Vec<u8>>,
     ) -> Result<bool> {
-        for (place, is_full) in self.map.changes(page_no, self.after).rev() {
+        let hot = self.map.hot(page_no, self.after);
+        changes.extend(hot.map(|hot| hot.entry().to_vec()));
+        if hot.is_some_and(HotPage::is_full) {
+            return Ok(true);
+        }
+        for (place, is_full) in self.map.changes(page_no, self.after, hot).rev() {
             changes.push(self.change(key, place, page_no, blocks)?);
             if is_full {
                 return Ok(true);

@@ -181,12 +181,14 @@ impl RunReader {
 
     fn listed_map(&self, listed: &page_map::Listed) -> Result<PageMap> {
         let damaged = || self.damaged("a page map");
-        let end = listed.at.checked_add(u64::from(listed.bytes));
+        let bytes = u64::from(listed.bytes) + u64::from(listed.hot_bytes);
+        let end = listed.at.checked_add(bytes);
         if end.is_none_or(|end| end > self.page_maps.bytes) {
             return Err(damaged());
         }
-        let bytes = self.bytes(self.page_maps.at + listed.at, listed.bytes as usize)?;
-        PageMap::decode(&bytes).ok_or_else(damaged)
+        let bytes = self.bytes(self.page_maps.at + listed.at, bytes as usize)?;
+        let (map, hot) = bytes.split_at(listed.bytes as usize);
+        PageMap::decode(map, hot).ok_or_else(damaged)
     }
 
     /// Returns whether an object may be in the run.
@@ -210,7 +212,8 @@ impl RunReader {
         reading(&self.path, error)
     }
 
-    fn bytes(&self, at: u64, length: usize) -> Result<Vec<u8>> {
+    /// Some of its bytes, unchecked.
+    pub(crate) fn bytes(&self, at: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = self.file.read_at(&mut bytes, at);
         let read = read.map_err(|error| self.unread(&error))?;

@@ -6,10 +6,11 @@ use crate::archive::block::Packer;
 use crate::archive::entry::Entry;
 use crate::archive::filter;
 use crate::archive::index::{INDEX_BLOCK_ENTRIES, IndexEntry, Newest, encode_block};
-use crate::archive::page_map::Mapper;
+use crate::archive::page_map::{HotPages, Mapper};
 use crate::archive::section::{self, Section};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
 use crate::manifest::{Manifest, RunMeta};
 use crate::parallel;
@@ -115,6 +116,14 @@ impl RunWriter {
             self.about.includes(object.key.namespace, &self.names);
             self.index.push(IndexEntry { newest, ..object });
         }
+    }
+
+    /// As [`Mapper::incomplete`].
+    pub(crate) fn incomplete_hot_pages(
+        &mut self,
+        key: ObjectKey,
+    ) -> Option<(CommitNo, &mut HotPages)> {
+        self.mapper.incomplete(key)
     }
 
     fn end_block(&mut self) -> Result<()> {

@@ -274,6 +274,29 @@ fn an_object_stays_cold_until_its_state_can_be_read() {
 }
 
 #[test]
+fn an_object_that_ended_stays_ended_while_the_archive_cannot_be_written() {
+    let life = Life::small();
+    let key = life.key("Second", 1);
+    let disk = lazy(&life.copy(), &life.options());
+    let faulty = FaultyDisk::new(disk.clone());
+    let store = Store::open(Arc::new(faulty.clone()), Path::new(DIR), life.options()).unwrap();
+    let db = store.open_object(key).unwrap();
+    db.delete_all().unwrap();
+    db.commit().unwrap();
+    flush(&store);
+    drop(db);
+    faulty.fail(&[DiskOp::Write], ".run", errno::EIO);
+    store.checkpoint().unwrap();
+    assert!(!store.has_object(key).unwrap());
+    store.hydrate(key).unwrap();
+    hydrate(&store);
+    assert!(!store.has_object(key).unwrap());
+    drop(store);
+    let store = Store::open(Arc::new(disk), Path::new(DIR), life.options()).unwrap();
+    assert_eq!(value(&store.open_object(key).unwrap()), None);
+}
+
+#[test]
 fn a_damaged_run_gives_no_earlier_state() {
     let (life, key) = Life::earlier_and_later();
     let copy = life.copy();

@@ -48,6 +48,8 @@ pub(super) struct Life {
     pub(super) retention: Duration,
     /// Where the runs are that its directory does not have.
     pub(super) remote: Option<Arc<dyn RemoteRuns>>,
+    /// What the disk keeps of the runs that are there, too.
+    pub(super) local_bytes: Option<u64>,
     /// Beyond this, restores and forks write files.
     pub(super) large: u64,
     pub(super) store: Store,
@@ -76,6 +78,7 @@ impl Life {
             clock,
             retention,
             remote: None,
+            local_bytes: Some(0),
             large,
             past: Vec::new(),
             timelines: BTreeMap::new(),
@@ -114,7 +117,9 @@ impl Life {
     }
 
     pub(super) fn options(&self) -> StoreOptions {
-        options(&self.clock, self.retention, self.large).remote_runs(self.remote.clone())
+        let options = options(&self.clock, self.retention, self.large);
+        let archive = options.archive.local_bytes(self.local_bytes);
+        options.archive(archive).remote_runs(self.remote.clone())
     }
 
     pub(super) fn now(&self) -> u64 {

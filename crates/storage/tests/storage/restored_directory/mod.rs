@@ -4,6 +4,7 @@
 mod ahead;
 mod crash;
 mod incomplete;
+mod keeping;
 mod large;
 mod lazy;
 mod life;

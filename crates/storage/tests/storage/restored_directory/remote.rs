@@ -27,7 +27,7 @@ use crate::{
 
 /// A store with the runs of a copy.
 #[derive(Clone)]
-struct Far(Arc<State>);
+pub(super) struct Far(Arc<State>);
 
 struct State {
     disk: SimDisk,
@@ -44,20 +44,52 @@ struct FarFile {
 
 impl Far {
     fn of(copy: &Copy) -> Self {
+        Self::on(copy.disk.after_kill())
+    }
+
+    pub(super) fn empty() -> Self {
+        let disk = SimDisk::new();
+        disk.create_dir_all(&archive()).unwrap();
+        Self::on(disk)
+    }
+
+    fn on(disk: SimDisk) -> Self {
         Self(Arc::new(State {
-            disk: copy.disk.after_kill(),
+            disk,
             is_down: AtomicBool::new(false),
             left: AtomicU64::new(u64::MAX),
             read: AtomicU64::new(0),
         }))
     }
 
-    fn set_down(&self, is_down: bool) {
+    /// Copies the runs of a store to here, and tells it.
+    pub(super) fn copy(&self, store: &Store, disk: &SimDisk) {
+        let Some(copy) = store.history_copy() else {
+            return;
+        };
+        for run in copy.runs.iter().filter(|run| run.remote.is_none()) {
+            let Ok(file) = disk.open(&run.path, OpenMode::Existing) else {
+                return; // a merge has replaced it
+            };
+            let mut bytes = vec![0; run.bytes as usize];
+            file.read_at(&mut bytes, 0).unwrap();
+            write_file(&self.0.disk, &run.path, &bytes);
+        }
+        let place = |number| (number, format!("run {number}"));
+        store.runs_copied(copy.runs.iter().map(|run| place(run.number)).collect());
+    }
+
+    /// Damages a run.
+    pub(super) fn flip(&self, number: u64, at: u64) {
+        self.0.disk.flip(&self.runs()[&number], at);
+    }
+
+    pub(super) fn set_down(&self, is_down: bool) {
         self.0.is_down.store(is_down, Ordering::SeqCst);
         self.0.left.store(u64::MAX, Ordering::SeqCst);
     }
 
-    fn fail_after(&self, reads: u64) {
+    pub(super) fn fail_after(&self, reads: u64) {
         self.0.left.store(reads, Ordering::SeqCst);
     }
 
@@ -124,7 +156,7 @@ fn archive() -> PathBuf {
     Path::new(DIR).join("archive")
 }
 
-fn runs_on(disk: &SimDisk) -> usize {
+pub(super) fn runs_on(disk: &SimDisk) -> usize {
     let names = disk.list(&archive()).unwrap();
     let runs = names.iter().filter_map(|name| name.strip_suffix(".run"));
     runs.count()
@@ -135,7 +167,12 @@ fn open(disk: &SimDisk, options: &StoreOptions) -> Result<Store> {
 }
 
 /// Restores into a directory that has those runs which `is_local` says.
-fn restored(copy: &Copy, far: &Far, options: &StoreOptions, is_local: fn(u64) -> bool) -> SimDisk {
+pub(super) fn restored(
+    copy: &Copy,
+    far: &Far,
+    options: &StoreOptions,
+    is_local: fn(u64) -> bool,
+) -> SimDisk {
     let disk = SimDisk::new();
     disk.create_dir_all(&archive()).unwrap();
     let mut remote = BTreeMap::new();
@@ -276,7 +313,7 @@ fn a_store_that_does_not_answer_costs_no_history() {
 }
 
 /// What the manifest of a directory says of its archive.
-fn manifest(disk: &SimDisk) -> serde_json::Value {
+pub(super) fn manifest(disk: &SimDisk) -> serde_json::Value {
     let bytes = read_file(disk, &Path::new(DIR).join("MANIFEST"));
     let text = std::str::from_utf8(&bytes).unwrap();
     let (_, body) = text.split_once('\n').unwrap();

@@ -21,6 +21,9 @@ pub(super) struct Import {
 
 type Module = Vec<String>;
 
+/// The file of a module with tests.
+const TESTS: &str = "tests";
+
 /// What a module uses.
 #[derive(Default)]
 struct Uses {
@@ -80,7 +83,7 @@ fn files(sources: &Path, left_out: &[&str]) -> BTreeMap<Module, File> {
         for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            if left_out.contains(&&*name) {
+            if name == TESTS || left_out.contains(&&*name) {
                 continue;
             }
             let mut module = module.clone();

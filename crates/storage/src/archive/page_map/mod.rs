@@ -1,15 +1,15 @@
 //! The page maps of a run: where in it the pages of large objects are, so that one page can be read without the others.
 //!
-//! An object has a map if its database has at least [`MAPPED_PAGES`] pages after its last entry in the run. It is of the entries
-//! from the object's newest **base** in the run on, or from the first if the run has none: a snapshot, or a commit that begins the
-//! object, which has all its pages. The section is
+//! An object has a map if its database has at least [`MAPPED_PAGES`](crate::limits::MAPPED_PAGES) pages after its last entry in the
+//! run. It is of the entries from the object's newest **base** in the run on, or from the first if the run has none: a snapshot, or a
+//! commit that begins the object, which has all its pages. The section is
 //!
 //! ```text
 //! CRC-32C of the list: u32 | number of maps: u32 | list | maps
 //! ```
 //!
 //! The list has 52 bytes for each map, in the order of objects: namespace u32, object id, position of the map in the section u64,
-//! its length u32, zero u32. A map is compressed in [blocks](super::block), which together are
+//! its length u32, length u32 of the [hot pages](hot) that follow it. A map is compressed in [blocks](super::block), which together are
 //!
 //! | bytes | |
 //! |---|---|
@@ -24,19 +24,24 @@
 //! | 4, 4 each | cuts: number of a commit that left fewer pages, how many |
 //! | 4, 4 each | changes, by page: page, number of an entry that changes it, with bit 31 if it has the full image; only those since the newest full image and cut |
 
+mod followed;
+mod hot;
+mod list;
+mod mapper;
+#[cfg(test)]
+mod samples;
+
 use super::block::{BLOCK_HEADER, BlockHeader, Packer};
-use super::chain::Chain;
-use super::entry::{Entry, Kind};
-use crate::delta;
-use crate::ident::{CommitNo, Life, ObjectKey};
-use crate::limits::{ARCHIVE_BLOCK_BYTES, MAPPED_PAGES, MAX_MAPPED_CHANGES};
+use crate::ident::CommitNo;
+use crate::limits::ARCHIVE_BLOCK_BYTES;
 use bytes::{Buf, BufMut};
+pub(crate) use hot::{HotPage, HotPages};
+#[cfg(feature = "fuzzing")]
+pub(crate) use list::seal;
+pub(crate) use list::{LIST_HEADER, Listed, decode_list, find, list_bytes};
+pub(crate) use mapper::Mapper;
 use std::io;
 
-/// Bytes before the list.
-pub(crate) const LIST_HEADER: usize = 8;
-/// Bytes of a map in the list.
-pub(crate) const LISTED: usize = 52;
 /// Marks a change that has the full image.
 const FULL: u32 = 1 << 31;
 
@@ -91,6 +96,7 @@ pub(crate) struct PageMap {
     cuts: Vec<Cut>,
     /// By page, and then by entry.
     changes: Vec<Change>,
+    hot: HotPages,
 }
 
 impl PageMap {
@@ -103,16 +109,26 @@ impl PageMap {
         self.places.get(after.checked_sub(1)?).copied()
     }
 
-    /// The entries that change a page in commits after this one, oldest first, each with whether it has the full image.
+    /// What the run leaves of a hot page, if its last commit is after this one.
+    pub(crate) fn hot(&self, page_no: u32, after: CommitNo) -> Option<&HotPage> {
+        let is_news = self.last.is_after(after);
+        is_news.then(|| self.hot.get(page_no)).flatten()
+    }
+
+    /// The entries that change a page in commits after this one, oldest first, each with whether it has the full image. Without those
+    /// that are included in what is known of a hot page.
     pub(crate) fn changes(
         &self,
         page_no: u32,
         after: CommitNo,
+        hot: Option<&HotPage>,
     ) -> impl DoubleEndedIterator<Item = (Place, bool)> {
         let from = self.changes.partition_point(|of| of.page_no < page_no);
         let to = self.changes.partition_point(|of| of.page_no <= page_no);
-        let places = self.changes[from..to].iter();
-        let places = places.map(|of| (self.places[of.entry()], of.is_full()));
+        let before = hot.map_or(self.places.len(), |hot| hot.since as usize);
+        let changes = self.changes[from..to].iter();
+        let changes = changes.filter(move |of| of.entry() < before);
+        let places = changes.map(|of| (self.places[of.entry()], of.is_full()));
         places.filter(move |(place, _)| place.commit.is_after(after))
     }
 
@@ -157,21 +173,15 @@ impl PageMap {
     }
 
     fn encode(&self, packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<()> {
-        let raw = self.raw();
-        let mut blocks = raw.chunks(ARCHIVE_BLOCK_BYTES);
-        blocks.try_for_each(|block| packer.pack(block, out))
+        pack(&self.raw(), packer, out)
     }
 
-    /// Reads a map. `None` if it is damaged.
-    pub(crate) fn decode(mut packed: &[u8]) -> Option<Self> {
-        let mut raw = Vec::new();
-        while !packed.is_empty() {
-            let header = BlockHeader::decode(packed)?;
-            let stored = packed.get(BLOCK_HEADER..)?.get(..header.stored)?;
-            raw.extend(header.unpack(stored)?);
-            packed = &packed[BLOCK_HEADER + header.stored..];
-        }
-        Self::decode_raw(&raw)
+    /// Reads a map, and its hot pages. `None` if something is damaged.
+    pub(crate) fn decode(map: &[u8], hot: &[u8]) -> Option<Self> {
+        let mut map = Self::decode_raw(&unpack(map)?)?;
+        map.hot = HotPages::decode(hot)?;
+        let in_map = |since: u32| (since as usize) < map.places.len();
+        map.hot.last_since().is_none_or(in_map).then_some(map)
     }
 
     fn decode_raw(mut raw: &[u8]) -> Option<Self> {
@@ -215,6 +225,7 @@ impl PageMap {
             changes: changes.collect(),
             places,
             starts,
+            hot: HotPages::default(),
         };
         (raw.is_empty() && map.is_sound()).then_some(map)
     }
@@ -232,214 +243,32 @@ impl PageMap {
     }
 }
 
-/// Follows the entries of objects while a run is written. Until the positions of blocks are known, places hold their numbers.
-#[derive(Default)]
-pub(crate) struct Mapper {
-    /// Of the object that is being written.
-    map: Option<PageMap>,
-    chain: Chain,
-    done: Vec<(ObjectKey, PageMap)>,
+/// Compresses bytes in blocks.
+fn pack(raw: &[u8], packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut blocks = raw.chunks(ARCHIVE_BLOCK_BYTES);
+    blocks.try_for_each(|block| packer.pack(block, out))
 }
 
-impl Mapper {
-    /// One more entry of an object, in this block.
-    pub(crate) fn add(&mut self, entry: &Entry<'_>, block: u64, in_block: usize) {
-        let head = &entry.head;
-        let is_snapshot = head.kind == Kind::Snapshot;
-        // One that continues a replacement has not all pages.
-        let is_base = is_snapshot || (head.life == Life::Begins && !head.replaces);
-        let is_first = self.chain == Chain::Nothing;
-        // What the run has first may continue what others have.
-        let chain = match self.chain.then(head) {
-            Chain::Broken if is_first && head.first && !head.replaces => Chain::begun_with(head),
-            chain => chain,
-        };
-        self.chain = chain;
-        if head.first && (is_first || is_base) {
-            self.map = Some(PageMap {
-                has_base: is_base,
-                snapshot: if is_snapshot { head.database_pages } else { 0 },
-                first: head.commit,
-                last: head.commit,
-                size: head.database_pages,
-                places: Vec::new(),
-                starts: Vec::new(),
-                cuts: Vec::new(),
-                changes: Vec::new(),
-            });
-        }
-        let is_lost = chain == Chain::Broken || head.life == Life::Ends;
-        let Some(map) = self.map.as_mut().filter(|_| !is_lost) else {
-            self.map = None;
-            return;
-        };
-        let number = map.places.len() as u32;
-        map.places.push(Place {
-            block,
-            in_block: in_block as u32,
-            commit: head.commit,
-        });
-        let mut rest = entry.payload;
-        while let Some((change, more)) = delta::Entry::decode(rest) {
-            rest = more;
-            let page_no = change.page_no;
-            if is_snapshot {
-                map.starts.push(page_no);
-                break;
-            }
-            let full = if change.full { FULL } else { 0 };
-            let entry = number | full;
-            map.changes.push(Change { page_no, entry });
-        }
-        if head.last {
-            if head.database_pages < map.size {
-                map.cuts.push(Cut {
-                    commit: head.commit,
-                    pages: head.database_pages,
-                });
-            }
-            (map.last, map.size) = (head.commit, head.database_pages);
-        }
-        if map.changes.len() > MAX_MAPPED_CHANGES {
-            self.map = None;
-        }
+/// The bytes that were packed. `None` if they are damaged.
+fn unpack(mut packed: &[u8]) -> Option<Vec<u8>> {
+    let mut raw = Vec::new();
+    while !packed.is_empty() {
+        let header = BlockHeader::decode(packed)?;
+        let stored = packed.get(BLOCK_HEADER..)?.get(..header.stored)?;
+        raw.extend(header.unpack(stored)?);
+        packed = &packed[BLOCK_HEADER + header.stored..];
     }
-
-    /// The object has no more entries.
-    pub(crate) fn end_object(&mut self, key: ObjectKey) {
-        let map = self.map.take();
-        let is_whole = self.chain.at().is_some();
-        self.chain = Chain::Nothing;
-        let map = map.filter(|map| is_whole && map.size >= MAPPED_PAGES);
-        self.done.extend(map.map(|mut map| {
-            map.leave_out();
-            (key, map)
-        }));
-    }
-
-    /// Appends the section, with the positions of the blocks.
-    pub(crate) fn finish(
-        self,
-        blocks: &[u64],
-        packer: &mut Packer,
-        out: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let mut maps = self.done;
-        for place in maps.iter_mut().flat_map(|(_, map)| &mut map.places) {
-            place.block = blocks[place.block as usize];
-        }
-        encode(&maps, packer, out)
-    }
-}
-
-impl PageMap {
-    /// Sorts the changes, and leaves out those that do not matter: those before a full image, and before a cut of the page.
-    fn leave_out(&mut self) {
-        let key = |of: &Change| (of.page_no, of.entry());
-        self.changes.sort_unstable_by_key(key);
-        let (places, cuts) = (&self.places, &self.cuts);
-        let is_cut = |change: &Change| {
-            let commit = places[change.entry()].commit;
-            let mut later = cuts.iter().filter(|cut| !commit.is_after(cut.commit));
-            later.any(|cut| cut.pages < change.page_no)
-        };
-        let mut kept: Vec<Change> = Vec::new();
-        for change in &self.changes {
-            if is_cut(change) {
-                continue;
-            }
-            if change.is_full() {
-                let before = kept.partition_point(|of| of.page_no < change.page_no);
-                kept.truncate(before);
-            }
-            kept.push(*change);
-        }
-        self.changes = kept;
-    }
-}
-
-/// A map in the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
-    pub(crate) key: ObjectKey,
-    /// In the section.
-    pub(crate) at: u64,
-    pub(crate) bytes: u32,
-}
-
-/// Appends the section.
-fn encode(maps: &[(ObjectKey, PageMap)], packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<()> {
-    let list = LIST_HEADER + maps.len() * LISTED;
-    let (mut listed, mut data) = (Vec::with_capacity(list), Vec::new());
-    listed.put_u32_le(0);
-    listed.put_u32_le(maps.len() as u32);
-    for (key, map) in maps {
-        let at = data.len();
-        map.encode(packer, &mut data)?;
-        key.encode(&mut listed);
-        listed.put_u64_le((list + at) as u64);
-        listed.put_u32_le((data.len() - at) as u32);
-        listed.put_u32_le(0);
-    }
-    let crc = crc32c::crc32c(&listed[4..]);
-    (&mut listed[..]).put_u32_le(crc);
-    out.extend_from_slice(&listed);
-    out.extend_from_slice(&data);
-    Ok(())
-}
-
-/// The length of the list, with what is before it, from the beginning of a section. `None` if it is too short.
-pub(crate) fn list_bytes(header: &[u8]) -> Option<usize> {
-    let mut fields = header.get(4..LIST_HEADER)?;
-    let list = (fields.get_u32_le() as usize).checked_mul(LISTED)?;
-    list.checked_add(LIST_HEADER)
-}
-
-/// Reads the list, with what is before it. `None` if it is damaged.
-pub(crate) fn decode_list(bytes: &[u8]) -> Option<Vec<Listed>> {
-    let mut fields = bytes;
-    let crc = fields.try_get_u32_le().ok()?;
-    if crc != crc32c::crc32c(fields) {
-        return None;
-    }
-    let (listed, rest) = fields.get(4..)?.as_chunks::<LISTED>();
-    let listed = listed.iter().map(|listed| {
-        let mut fields = &listed[..];
-        Some(Listed {
-            key: ObjectKey::decode(&mut fields)?,
-            at: fields.get_u64_le(),
-            bytes: fields.get_u32_le(),
-        })
-    });
-    let listed: Vec<_> = listed.collect::<Option<_>>()?;
-    (rest.is_empty() && list_bytes(bytes)? == bytes.len()).then_some(listed)
-}
-
-/// The entry of an object in the list.
-pub(crate) fn find(list: &[Listed], key: ObjectKey) -> Option<&Listed> {
-    let place = list.binary_search_by_key(&key, |listed| listed.key).ok()?;
-    list.get(place)
-}
-
-/// Recomputes the checksums of a section.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn seal(section: &mut [u8]) {
-    let Some(end) = list_bytes(section).filter(|end| *end <= section.len()) else {
-        return;
-    };
-    crate::fuzzing::put_crc(section, 0, 4..end);
-    let mut at = end;
-    while let Some(length) = section.get_mut(at..).and_then(super::block::seal) {
-        at += length;
-    }
+    Some(raw)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::list::encode;
     use super::*;
-    use crate::archive::entry::Head;
-    use crate::ident::{Generation, Lsn, NamespaceNo, Page, Position, ZERO_PAGE};
-    use crate::limits::PAGE_BYTES;
+    use crate::archive::entry::{Entry, Head, Kind};
+    use crate::delta;
+    use crate::ident::{Generation, Life, Lsn, NamespaceNo, ObjectKey, Page, Position, ZERO_PAGE};
+    use crate::limits::{MAPPED_PAGES, PAGE_BYTES};
 
     fn key(id: u8) -> ObjectKey {
         ObjectKey {
@@ -488,7 +317,7 @@ mod tests {
     }
 
     fn of_page(map: &PageMap, page_no: u32) -> Vec<(u64, bool)> {
-        let changes = map.changes(page_no, CommitNo(0));
+        let changes = map.changes(page_no, CommitNo(0), None);
         changes.map(|(place, full)| (place.block, full)).collect()
     }
 
@@ -500,7 +329,8 @@ mod tests {
             (commit(4, 90), &[(1, false), (80, false)]),
             (commit(5, 90), &[(1, true), (89, false)]),
             (commit(6, 85), &[(1, false)]),
-            (commit(7, 95), &[(89, false)]),
+            (commit(7, 95), &[(1, false), (89, false)]),
+            (commit(8, 95), &[(1, false)]),
         ];
         map(&entries).unwrap()
     }
@@ -508,9 +338,10 @@ mod tests {
     #[test]
     fn a_map_has_what_matters_of_each_page() {
         let map = mapped();
-        assert_eq!((map.first, map.last), (CommitNo(3), CommitNo(7)));
+        assert_eq!((map.first, map.last), (CommitNo(3), CommitNo(8)));
         assert_eq!((map.has_base, map.snapshot, map.size), (true, 90, 95));
-        assert_eq!(of_page(&map, 1), [(3, true), (4, false)]);
+        let of_first = [(3, true), (4, false), (5, false), (6, false)];
+        assert_eq!(of_page(&map, 1), of_first);
         assert_eq!(of_page(&map, 80), [(2, false)]);
         assert_eq!(of_page(&map, 89), [(5, false)], "it was cut off before");
         assert_eq!(of_page(&map, 2), []);
@@ -520,8 +351,15 @@ mod tests {
             (map.least(CommitNo(3)), map.least(CommitNo(6))),
             (85, u32::MAX)
         );
-        let later = map.changes(1, CommitNo(5));
-        assert_eq!(later.map(|(place, _)| place.block).collect::<Vec<_>>(), [4]);
+        let later = map.changes(1, CommitNo(7), None);
+        assert_eq!(later.map(|(place, _)| place.block).collect::<Vec<_>>(), [6]);
+        assert!(map.hot(1, CommitNo(7)).is_some_and(HotPage::is_full));
+        assert_eq!(
+            map.changes(1, CommitNo(3), map.hot(1, CommitNo(3))).count(),
+            0
+        );
+        assert_eq!(map.hot(1, CommitNo(8)), None, "it is no news");
+        assert_eq!(map.hot(89, CommitNo(3)), None);
     }
 
     #[test]
@@ -561,8 +399,11 @@ mod tests {
     fn read(section: &[u8], id: u8) -> Option<PageMap> {
         let listed = decode_list(section.get(..list_bytes(section)?)?)?;
         let found = find(&listed, key(id))?;
-        let from = found.at as usize;
-        PageMap::decode(section.get(from..from + found.bytes as usize)?)
+        let map = section
+            .get(found.at as usize..)?
+            .get(..found.bytes as usize)?;
+        let hot = section.get(found.at as usize + map.len()..)?;
+        PageMap::decode(map, hot.get(..found.hot_bytes as usize)?)
     }
 
     #[test]

@@ -1,0 +1,163 @@
+//! Makes page maps while a run is written.
+
+use super::followed::Followed;
+use super::{Change, Cut, FULL, HotPages, PageMap, Place, list};
+use crate::archive::block::Packer;
+use crate::archive::chain::Chain;
+use crate::archive::entry::{Entry, Kind};
+use crate::delta;
+use crate::ident::{CommitNo, Life, ObjectKey};
+use crate::limits::{MAPPED_PAGES, MAX_HOT_BYTES, MAX_MAPPED_CHANGES};
+use std::io;
+
+/// Follows the entries of objects while a run is written. Until the positions of blocks are known, places hold their numbers.
+#[derive(Default)]
+pub(crate) struct Mapper {
+    /// Of the object that is being written.
+    map: Option<PageMap>,
+    chain: Chain,
+    followed: Followed,
+    pub(super) done: Vec<(ObjectKey, PageMap)>,
+    /// Of the hot pages in all maps.
+    hot_bytes: usize,
+}
+
+impl Mapper {
+    /// One more entry of an object, in this block.
+    pub(crate) fn add(&mut self, entry: &Entry<'_>, block: u64, in_block: usize) {
+        let head = &entry.head;
+        let is_snapshot = head.kind == Kind::Snapshot;
+        // One that continues a replacement has not all pages.
+        let is_base = is_snapshot || (head.life == Life::Begins && !head.replaces);
+        let is_first = self.chain == Chain::Nothing;
+        // What the run has first may continue what others have.
+        let chain = match self.chain.then(head) {
+            Chain::Broken if is_first && head.first && !head.replaces => Chain::begun_with(head),
+            chain => chain,
+        };
+        self.chain = chain;
+        if head.first && (is_first || is_base) {
+            self.followed.clear();
+            self.map = Some(PageMap {
+                has_base: is_base,
+                snapshot: if is_snapshot { head.database_pages } else { 0 },
+                first: head.commit,
+                last: head.commit,
+                size: head.database_pages,
+                places: Vec::new(),
+                starts: Vec::new(),
+                cuts: Vec::new(),
+                changes: Vec::new(),
+                hot: HotPages::default(),
+            });
+        }
+        let is_lost = chain == Chain::Broken || head.life == Life::Ends;
+        let Some(map) = self.map.as_mut().filter(|_| !is_lost) else {
+            self.map = None;
+            return;
+        };
+        let number = map.places.len() as u32;
+        map.places.push(Place {
+            block,
+            in_block: in_block as u32,
+            commit: head.commit,
+        });
+        // Small objects have no map.
+        let is_followed = head.database_pages >= MAPPED_PAGES;
+        if !is_followed {
+            self.followed.clear();
+        }
+        let mut rest = entry.payload;
+        while let Some((change, more)) = delta::Entry::decode(rest) {
+            rest = more;
+            let page_no = change.page_no;
+            if is_snapshot {
+                map.starts.push(page_no);
+                break;
+            }
+            let full = if change.full { FULL } else { 0 };
+            if is_followed {
+                self.followed.change(&change, number);
+            }
+            let entry = number | full;
+            map.changes.push(Change { page_no, entry });
+        }
+        if head.last {
+            if head.database_pages < map.size {
+                map.cuts.push(Cut {
+                    commit: head.commit,
+                    pages: head.database_pages,
+                });
+                self.followed.cut(head.database_pages);
+            }
+            (map.last, map.size) = (head.commit, head.database_pages);
+        }
+        if map.changes.len() > MAX_MAPPED_CHANGES {
+            self.map = None;
+        }
+    }
+
+    /// The object has no more entries.
+    pub(crate) fn end_object(&mut self, key: ObjectKey) {
+        let map = self.map.take();
+        let is_whole = self.chain.at().is_some();
+        self.chain = Chain::Nothing;
+        let map = map.filter(|map| is_whole && map.size >= MAPPED_PAGES);
+        self.done.extend(map.map(|mut map| {
+            map.leave_out();
+            let hot = HotPages::of(&self.followed, map.size);
+            if self.hot_bytes + hot.bytes() <= MAX_HOT_BYTES {
+                self.hot_bytes += hot.bytes();
+                map.hot = hot;
+            }
+            (key, map)
+        }));
+        self.followed.clear();
+    }
+
+    /// The hot pages of the object that ended last, with the commit that they are as of, if it is this one and some lack something.
+    pub(crate) fn incomplete(&mut self, key: ObjectKey) -> Option<(CommitNo, &mut HotPages)> {
+        let (of, map) = self.done.last_mut()?;
+        (*of == key && map.hot.lack_something()).then_some((map.last, &mut map.hot))
+    }
+
+    /// Appends the section, with the positions of the blocks.
+    pub(crate) fn finish(
+        self,
+        blocks: &[u64],
+        packer: &mut Packer,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut maps = self.done;
+        for place in maps.iter_mut().flat_map(|(_, map)| &mut map.places) {
+            place.block = blocks[place.block as usize];
+        }
+        list::encode(&maps, packer, out)
+    }
+}
+
+impl PageMap {
+    /// Sorts the changes, and leaves out those that do not matter: those before a full image, and before a cut of the page.
+    fn leave_out(&mut self) {
+        let key = |of: &Change| (of.page_no, of.entry());
+        self.changes.sort_unstable_by_key(key);
+        let (places, cuts) = (&self.places, &self.cuts);
+        let is_cut = |change: &Change| {
+            let commit = places[change.entry()].commit;
+            let mut later = cuts.iter().filter(|cut| !commit.is_after(cut.commit));
+            later.any(|cut| cut.pages < change.page_no)
+        };
+        let mut kept: Vec<Change> = Vec::new();
+        for change in &self.changes {
+            if is_cut(change) {
+                continue;
+            }
+            if change.is_full() {
+                let before = kept.partition_point(|of| of.page_no < change.page_no);
+                kept.truncate(before);
+            }
+            kept.push(*change);
+        }
+        self.changes = kept;
+    }
+}
