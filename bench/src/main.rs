@@ -89,6 +89,8 @@ enum Bench {
     Cbor(benches::cbor::Options),
     /// (v) What copies of the history cost, and how long a lost store takes to be back.
     Backup(benches::backup::Options),
+    /// (w) Durable appends to a cluster's log in `PostgreSQL`, beside a plain `INSERT`.
+    ClusterLog(benches::cluster_log::Options),
     /// Child process of a benchmark; not for direct use.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -111,6 +113,7 @@ fn main() -> Result<()> {
         Bench::Alarms(options) => benches::alarms::run(&context, &options),
         Bench::Archive(options) => benches::archive::run(&context, &options),
         Bench::Backup(options) => benches::backup::run(&context, &options),
+        Bench::ClusterLog(options) => benches::cluster_log::run(&context, &options),
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Outbox(options) => benches::outbox::run(&context, &options),
         Bench::OutboxHttp(options) => benches::outbox_http::run(&context, &options),

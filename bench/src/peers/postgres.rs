@@ -195,6 +195,12 @@ impl Server {
 }
 
 impl Server {
+    /// The connection string.
+    pub(crate) fn address(&self) -> String {
+        let host = self.socket_dir.display();
+        format!("host={host} user=bench dbname=postgres")
+    }
+
     /// CPU seconds of all its processes so far.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds_with_children(self.process.pid())

@@ -4,13 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use abide_cluster::{Lsn, Reads, Run, Session, SessionId, Shard, State, Statement, Tenancy};
 
-use crate::{
-    history::Request,
-    tables::{Record, Tables},
-};
-
-/// The bytes of each record.
-const RECORD: u64 = 10;
+use crate::{history::Request, tables::Record};
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,15 +65,13 @@ impl Node {
             .collect()
     }
 
-    /// The records of a run: what was inherited, read in the tables, and then its own, from memory.
-    pub fn run(&self, run: &Run, tables: &Tables) -> Vec<Record> {
-        let inherited = run.parts.iter();
-        let inherited = inherited.flat_map(|(shard, part)| tables.read(*shard, part));
+    /// The records of a run: what was inherited, and then its own, from memory.
+    pub fn run(&self, run: &Run, inherited: Vec<Record>) -> Vec<Record> {
         let own = self.log.iter().filter(|record| {
             let is_in_range = record.end > run.since && record.end <= run.until;
             is_in_range && run.tenancies.contains(&record.tenancy)
         });
-        inherited.chain(own.copied()).collect()
+        inherited.into_iter().chain(own.copied()).collect()
     }
 
     /// The shards that are to be read before they are served.
@@ -94,15 +86,8 @@ impl Node {
             .collect()
     }
 
-    /// Reads what earlier owners have left of a shard, and serves it.
-    pub fn adopt(&mut self, tenancy: Tenancy, tables: &Tables) {
-        let shard = tenancy.shard;
-        let Some(tenure) = self.session.tenures().get(shard) else {
-            return;
-        };
-        let parts = tenure.parts.iter();
-        let tail = parts.flat_map(|part| tables.read(shard, part));
-        let mut records: Vec<Record> = tables.history(shard).iter().copied().chain(tail).collect();
+    /// Takes what earlier owners have left of a shard, in runs and in the parts of its tenure, and serves it.
+    pub fn adopt(&mut self, tenancy: Tenancy, mut records: Vec<Record>) {
         // A part can be archived although the answer was lost.
         records.sort_by_key(position);
         records.dedup();
@@ -113,7 +98,7 @@ impl Node {
                 list,
                 end: Lsn(0),
             };
-            self.shards.insert(shard, memory);
+            self.shards.insert(tenancy.shard, memory);
         }
     }
 
@@ -127,7 +112,7 @@ impl Node {
             return;
         }
         if let Request::Add(value) = request {
-            let Some(end) = self.session.append(tenancy, RECORD) else {
+            let Some(end) = self.session.append(tenancy, Record::BYTES) else {
                 return;
             };
             memory.list.push(value);

@@ -56,6 +56,37 @@ pub struct Record {
     pub value: u64,
 }
 
+impl Record {
+    /// The bytes of a record in a log.
+    pub const BYTES: u64 = 16;
+
+    /// The record as bytes: all but its position.
+    pub fn encode(&self) -> [u8; Self::BYTES as usize] {
+        let mut bytes = [0; Self::BYTES as usize];
+        bytes[..2].copy_from_slice(&self.tenancy.shard.0.to_le_bytes());
+        bytes[2..6].copy_from_slice(&self.tenancy.generation.0.to_le_bytes());
+        bytes[6..14].copy_from_slice(&self.value.to_le_bytes());
+        bytes
+    }
+
+    /// The record with these bytes, which end at this position.
+    pub fn decode(bytes: [u8; Self::BYTES as usize], end: Lsn) -> Self {
+        let field = |range: std::ops::Range<usize>| {
+            let mut number = [0; 8];
+            number[..range.len()].copy_from_slice(&bytes[range]);
+            u64::from_le_bytes(number)
+        };
+        Self {
+            tenancy: Tenancy {
+                shard: Shard(field(0..2) as u16),
+                generation: Generation(field(2..6) as u32),
+            },
+            end,
+            value: field(6..14),
+        }
+    }
+}
+
 impl Tables {
     /// Those of a new cluster.
     pub fn new(shards: u16) -> Self {
@@ -131,6 +162,20 @@ impl Tables {
         })
         .copied()
         .collect()
+    }
+
+    /// The records of all parts that are in a run.
+    pub fn inherited(&self, run: &Run) -> Vec<Record> {
+        let parts = run.parts.iter();
+        parts
+            .flat_map(|(shard, part)| self.read(*shard, part))
+            .collect()
+    }
+
+    /// What there is of a shard in runs and in these parts.
+    pub fn left(&self, shard: Shard, parts: &[Part]) -> Vec<Record> {
+        let tail = parts.iter().flat_map(|part| self.read(shard, part));
+        self.history(shard).iter().copied().chain(tail).collect()
     }
 
     /// What the runs have of a shard, in the order of publication.

@@ -159,7 +159,7 @@ impl Case<'_> {
         let output = File::create(&path)?;
         let mut command = Command::new(&self.binary.path);
         command
-            .args([self.test, "--exact"])
+            .args([self.test, "--exact", "--include-ignored"])
             .current_dir(&self.binary.dir)
             .env("CARGO_MANIFEST_DIR", &self.binary.dir)
             .env("RUST_BACKTRACE", "0")

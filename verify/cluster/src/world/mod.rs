@@ -239,11 +239,12 @@ impl World {
         self.hosts[host].adopting.remove(&tenancy);
         if let Some(node) = self.running(host, start) {
             let tenure = node.session.tenures().get(tenancy.shard);
-            let is_current = tenure.is_some_and(|tenure| {
+            let current = tenure.filter(|tenure| {
                 tenure.generation == tenancy.generation && tenure.state == State::Adopting
             });
-            if is_current {
-                node.adopt(tenancy, &tables);
+            if let Some(tenure) = current {
+                let records = tables.left(tenancy.shard, &tenure.parts);
+                node.adopt(tenancy, records);
             }
         }
     }

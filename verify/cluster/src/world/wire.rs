@@ -45,7 +45,7 @@ impl World {
                 continue;
             };
             let records = match &statement {
-                Statement::Publish(run) => node.run(run, self.server.tables()),
+                Statement::Publish(run) => node.run(run, self.server.tables().inherited(run)),
                 _ => node.group(&statement),
             };
             let sent = Sent {

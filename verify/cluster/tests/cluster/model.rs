@@ -142,7 +142,7 @@ impl World {
             return false;
         };
         let records = match &statement {
-            Statement::Publish(run) => own.run(run, self.server.tables()),
+            Statement::Publish(run) => own.run(run, self.server.tables().inherited(run)),
             _ => own.group(&statement),
         };
         self.flights.push(Flight {
@@ -241,8 +241,11 @@ impl World {
 
     fn adopt(&mut self, node: usize) {
         for tenancy in self.nodes[node].to_adopt() {
-            let tables = self.server.tables().clone();
-            self.nodes[node].adopt(tenancy, &tables);
+            let own = &mut self.nodes[node];
+            if let Some(tenure) = own.session.tenures().get(tenancy.shard) {
+                let records = self.server.tables().left(tenancy.shard, &tenure.parts);
+                own.adopt(tenancy, records);
+            }
         }
     }
 

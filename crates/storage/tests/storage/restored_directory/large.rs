@@ -363,7 +363,7 @@ fn s23_a_large_object_that_was_small_before_is_read_page_by_page() {
 }
 
 #[test]
-fn s23_a_large_object_whose_pages_cannot_be_read_alone_is_read_as_a_whole() {
+fn s23_a_large_object_whose_pages_cannot_be_read_alone_is_read_whole() {
     let (disk, mut model) = (SimDisk::new(), Values::new());
     let store = open(&disk);
     let key = key(&store, 1);

@@ -1,0 +1,48 @@
+//! What can go wrong outside of the statements of a session, whose failures are [`Outcome`](abide_cluster::Outcome)s.
+
+use abide_cluster::{Lsn, SessionId};
+
+/// Why the database could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is not one of a PostgreSQL server.
+    #[error("the address of the PostgreSQL server is not valid: {0}")]
+    Address(String),
+    /// The server did not answer, or refused. Trying again may help. What was asked for may have happened.
+    #[error("PostgreSQL: {0}")]
+    Unavailable(String),
+    /// The database has no tables of a cluster.
+    #[error("the database has no cluster: create its tables with `abide cluster init`")]
+    NotInitialized,
+    /// A newer release has changed the tables.
+    #[error(
+        "the tables of the cluster have version {found}, and this release knows version {known}: use a newer release"
+    )]
+    Newer {
+        /// The version of the tables.
+        found: i32,
+        /// The version that this release knows.
+        known: i32,
+    },
+    /// A confirmed commit can be lost when the server's machine is.
+    #[error("{0}")]
+    NotDurable(String),
+    /// Records are missing in a log.
+    #[error("the log of session {} has no record at position {}, where one was committed", session.number, at.0)]
+    Missing {
+        /// Whose log it is.
+        session: SessionId,
+        /// The position.
+        at: Lsn,
+    },
+}
+
+/// An error of the server, or of the connection to it.
+#[allow(clippy::needless_pass_by_value, reason = "it maps an error")]
+pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
+    Error::Unavailable(match error.as_db_error() {
+        Some(of) => of.to_string(),
+        None => error.to_string(),
+    })
+}

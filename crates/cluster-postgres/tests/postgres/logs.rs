@@ -1,0 +1,159 @@
+use abide_cluster::{Answer, Connection, Generation, Lsn, Outcome, Part, Run, Statement};
+use abide_cluster_postgres::{
+    Error,
+    limits::{HALF_BYTES, ROW_BYTES},
+};
+
+use crate::support::{Own, Server, tenancy};
+
+const DONE: Outcome = Outcome::Done(Answer::Committed);
+
+fn part(own: &Own, since: u64, until: u64) -> Part {
+    Part {
+        generation: Generation(1),
+        session: own.session,
+        since: Lsn(since),
+        until: Lsn(until),
+    }
+}
+
+async fn bytes(server: &Server, part: &Part) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let mut next = part.since;
+    let reading = server.database.read(part, |at, piece| {
+        assert_eq!(at, next);
+        assert!(piece.len() <= ROW_BYTES);
+        bytes.extend_from_slice(piece);
+        next = Lsn(at.0 + piece.len() as u64);
+    });
+    reading.await?;
+    Ok(bytes)
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_part_is_read_whatever_rows_it_is_in() {
+    let server = Server::start().await;
+    let own = server.begin(1).await;
+    let all: Vec<u8> = (0..2 * ROW_BYTES + 1_000)
+        .map(|at| (at / 7) as u8)
+        .collect();
+    let mut begin = 0;
+    for end in [10, 11, 2 * ROW_BYTES + 500, all.len()] {
+        assert_eq!(own.append(begin as u64, &all[begin..end]).await, DONE);
+        begin = end;
+    }
+    let end = all.len();
+    for (since, until) in [
+        (0, end),
+        (0, 10),
+        (3, 7),
+        (10, 11),
+        (ROW_BYTES, ROW_BYTES + 20),
+        (ROW_BYTES + 10, end),
+        (end - 1, end),
+        (end, end),
+    ] {
+        let found = bytes(&server, &part(&own, since as u64, until as u64)).await;
+        assert!(found.unwrap() == all[since..until], "{since}..{until}");
+    }
+    let missing = bytes(&server, &part(&own, 5, end as u64 + 1)).await;
+    assert!(
+        matches!(missing, Err(Error::Missing { at, .. }) if at.0 == end as u64),
+        "{missing:?}"
+    );
+}
+
+/// Publishes all that the session has appended up to a position, and removes it.
+async fn archive(own: &Own, number: u64, until: u64) {
+    let run = Run {
+        number,
+        after: number - 1,
+        parts: Vec::new(),
+        since: Lsn(0),
+        until: Lsn(until),
+        tenancies: Vec::new(),
+    };
+    assert_eq!(own.say(&Statement::Publish(run)).await, DONE);
+    assert_eq!(own.say(&Statement::Trim).await, DONE);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_log_that_is_archived_takes_no_room() {
+    let server = Server::start().await;
+    let own = server.begin(1).await;
+    let group = vec![7; HALF_BYTES as usize / 4];
+    let size = format!(
+        "select pg_total_relation_size('abide_cluster.log_{nonce:032x}_0') + pg_total_relation_size('abide_cluster.log_{nonce:032x}_1') < {most}",
+        nonce = own.session.nonce,
+        most = 3 * HALF_BYTES
+    );
+    let mut end = 0;
+    for number in 1..=20 {
+        assert_eq!(own.append(end, &group).await, DONE);
+        end += group.len() as u64;
+        archive(&own, number, end).await;
+    }
+    assert!(server.is(&size).await);
+    // What is not archived stays.
+    assert_eq!(own.append(end, &group).await, DONE);
+    assert_eq!(own.say(&Statement::Trim).await, DONE);
+    let rest = part(&own, end, end + group.len() as u64);
+    assert_eq!(bytes(&server, &rest).await.unwrap(), group);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn the_log_of_a_dead_session_stays_until_its_heirs_have_archived_it() {
+    let server = Server::start().await;
+    let dead = server.begin(1).await;
+    let heir = server.begin(2).await;
+    assert!(matches!(
+        dead.say(&Statement::Claim(vec![tenancy(3, 0)])).await,
+        Outcome::Done(Answer::Granted(grants)) if grants.len() == 1
+    ));
+    assert_eq!(dead.append(0, b"12345678").await, DONE);
+    let fence = Statement::Fence {
+        session: dead.session,
+        renewals: 0,
+    };
+    assert_eq!(heir.say(&fence).await, DONE);
+    assert_eq!(dead.append(8, b"12345678").await, Outcome::Refused);
+    let Outcome::Done(Answer::Granted(grants)) =
+        heir.say(&Statement::Claim(vec![tenancy(3, 1)])).await
+    else {
+        panic!("no grant");
+    };
+    let inherited = part(&dead, 0, 8);
+    assert_eq!(grants[0].parts, [inherited]);
+    let is_there = format!(
+        "select to_regclass('abide_cluster.log_{:032x}_0') is not null",
+        dead.session.nonce
+    );
+    assert_eq!(heir.say(&Statement::Trim).await, DONE);
+    assert!(server.is(&is_there).await);
+    assert_eq!(bytes(&server, &inherited).await.unwrap(), b"12345678");
+
+    let run = Run {
+        number: 1,
+        after: 0,
+        parts: vec![(grants[0].tenancy.shard, inherited)],
+        since: Lsn(0),
+        until: Lsn(0),
+        tenancies: Vec::new(),
+    };
+    assert_eq!(heir.say(&Statement::Publish(run)).await, DONE);
+    assert_eq!(heir.say(&Statement::Trim).await, DONE);
+    assert!(!server.is(&is_there).await);
+    assert_eq!(dead.say(&Statement::Settle).await, Outcome::Refused);
+    let late = Statement::Append {
+        begin: Lsn(8),
+        end: Lsn(16),
+    };
+    let late = dead
+        .lines
+        .execute(Connection::Lane, &late, b"12345678")
+        .await;
+    assert_ne!(late, DONE);
+}

@@ -1,0 +1,98 @@
+use abide_cluster::{Answer, Outcome, Statement};
+use abide_cluster_postgres::{Accept, Database, Error};
+use abide_harness::Postgres;
+use futures_util::future::join_all;
+
+use crate::support::{Server, admin};
+
+#[test]
+fn an_address_without_a_host_is_refused() {
+    for (address, part) in [("dbname=abide", "host"), ("host", "not valid")] {
+        let error = Database::new(address).unwrap_err().to_string();
+        assert!(error.contains(part), "{address}: {error}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn tables_are_created_once_although_several_try() {
+    let postgres = Postgres::start();
+    let database = Database::new(&postgres.address()).unwrap();
+    let error = database.begin(1, 1, 1).await.unwrap_err().to_string();
+    assert!(error.contains("abide cluster init"), "{error}");
+    for created in join_all((0..4).map(|_| database.init())).await {
+        created.unwrap();
+    }
+    assert!(database.begin(1, 1, 1).await.unwrap().is_some());
+    database.init().await.unwrap();
+    assert!(database.begin(1, 1, 2).await.unwrap().is_none());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn tables_of_a_newer_release_are_refused() {
+    let server = Server::start().await;
+    let newer = "update abide_cluster.version set version = 2";
+    server.admin.batch_execute(newer).await.unwrap();
+    for error in [
+        server.database.init().await.unwrap_err(),
+        server.database.check(Accept::Local).await.unwrap_err(),
+        server.database.begin(1, 1, 1).await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, Error::Newer { found: 2, known: 1 }),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_server_that_can_lose_commits_is_refused() {
+    let server = Server::start().await;
+    server.database.check(Accept::Local).await.unwrap();
+    let error = server.database.check(Accept::Replicated).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("synchronous_standby_names"), "{error}");
+    for setting in ["full_page_writes", "fsync"] {
+        let alter = format!("alter system set {setting} = off");
+        server.admin.batch_execute(&alter).await.unwrap();
+        server
+            .admin
+            .batch_execute("select pg_reload_conf()")
+            .await
+            .unwrap();
+        server
+            .until(&format!("select current_setting('{setting}') = 'off'"))
+            .await;
+        let error = server.database.check(Accept::Local).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(&format!("Set {setting} = on")), "{error}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn defaults_of_a_role_change_no_statement() {
+    let server = Server::start().await;
+    server
+        .admin
+        .batch_execute(
+            "alter role test set default_transaction_isolation = 'serializable'; alter role test set default_transaction_read_only = on; \
+             alter role test set synchronous_commit = off; alter role test set client_min_messages = error",
+        )
+        .await
+        .unwrap();
+    let own = server.begin(1).await;
+    assert_eq!(
+        own.append(0, b"12345678").await,
+        Outcome::Done(Answer::Committed)
+    );
+    assert_eq!(
+        own.say(&Statement::Renew(1)).await,
+        Outcome::Done(Answer::Committed)
+    );
+    // They apply to others.
+    let other = admin(&server.postgres).await;
+    assert!(other.batch_execute("create table t ()").await.is_err());
+}

@@ -1,0 +1,165 @@
+//! A server for a test, with a cluster's tables.
+
+use abide_cluster::{Connection, Lsn, Outcome, SessionId, Shard, Statement, Tenancy};
+use abide_cluster_postgres::{Database, Lines};
+use abide_cluster_sim::Record;
+use abide_harness::Postgres;
+use tokio_postgres::{Client, NoTls};
+
+/// A server, its tables, and a connection of an administrator.
+pub(crate) struct Server {
+    pub(crate) postgres: Postgres,
+    pub(crate) database: Database,
+    pub(crate) admin: Client,
+}
+
+impl Server {
+    /// Starts it, and creates the tables.
+    pub(crate) async fn start() -> Self {
+        let postgres = Postgres::start();
+        let database = Database::new(&postgres.address()).unwrap();
+        database.init().await.unwrap();
+        let admin = admin(&postgres).await;
+        Self {
+            postgres,
+            database,
+            admin,
+        }
+    }
+
+    /// Begins a session of a data directory, by its first attempt.
+    pub(crate) async fn begin(&self, directory: u128) -> Own {
+        let begun = self.database.begin(directory, 1, directory << 64 | 1);
+        let session = begun.await.unwrap().unwrap();
+        Own::new(&self.database, session)
+    }
+
+    /// Waits for a standby that does not exist, from now on.
+    pub(crate) async fn lose_standby(&self) {
+        self.standby("missing").await;
+    }
+
+    /// Waits for no standby.
+    pub(crate) async fn regain_standby(&self) {
+        self.standby("").await;
+    }
+
+    async fn standby(&self, name: &str) {
+        // Each in its own transaction.
+        let alter = format!("alter system set synchronous_standby_names = '{name}'");
+        self.admin.batch_execute(&alter).await.unwrap();
+        self.admin
+            .batch_execute("select pg_reload_conf()")
+            .await
+            .unwrap();
+        self.until(&format!(
+            "select current_setting('synchronous_standby_names') = '{name}'"
+        ))
+        .await;
+    }
+
+    /// Waits until a query says `true`.
+    pub(crate) async fn until(&self, query: &str) {
+        for _ in 0..2_000 {
+            if self.is(query).await {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("never: {query}");
+    }
+
+    pub(crate) async fn is(&self, query: &str) -> bool {
+        self.admin.query_one(query, &[]).await.unwrap().get(0)
+    }
+
+    /// Waits until a statement of this text waits for a standby or a lock.
+    pub(crate) async fn until_waiting(&self, text: &str, what: &str) {
+        self.until(&format!(
+            "select count(*) > 0 from pg_stat_activity where wait_event = '{what}' and query like '%{text}%' and pid <> pg_backend_pid()"
+        ))
+        .await;
+    }
+}
+
+/// A connection that shares nothing with the product's.
+pub(crate) async fn admin(postgres: &Postgres) -> Client {
+    let (client, connection) = tokio_postgres::connect(&postgres.address(), NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// A session and its connections.
+pub(crate) struct Own {
+    pub(crate) session: SessionId,
+    pub(crate) lines: Lines,
+}
+
+impl Own {
+    pub(crate) fn new(database: &Database, session: SessionId) -> Self {
+        Self {
+            session,
+            lines: Lines::new(database.clone(), session),
+        }
+    }
+
+    pub(crate) async fn say(&self, statement: &Statement) -> Outcome {
+        self.lines
+            .execute(connection_of(statement), statement, &[])
+            .await
+    }
+
+    /// Appends bytes.
+    pub(crate) async fn append(&self, begin: u64, bytes: &[u8]) -> Outcome {
+        let statement = Statement::Append {
+            begin: Lsn(begin),
+            end: Lsn(begin + bytes.len() as u64),
+        };
+        self.lines
+            .execute(Connection::Lane, &statement, bytes)
+            .await
+    }
+}
+
+pub(crate) fn connection_of(statement: &Statement) -> Connection {
+    match statement {
+        Statement::Append { .. } | Statement::Settle => Connection::Lane,
+        Statement::Renew(_) => Connection::Lease,
+        _ => Connection::Control,
+    }
+}
+
+pub(crate) fn tenancy(shard: u16, generation: u32) -> Tenancy {
+    Tenancy {
+        shard: Shard(shard),
+        generation: abide_cluster::Generation(generation),
+    }
+}
+
+/// The bytes of a group of records.
+pub(crate) fn encode(records: &[Record]) -> Vec<u8> {
+    records.iter().flat_map(Record::encode).collect()
+}
+
+/// The records in the log of a session that belong to a part.
+pub(crate) async fn read(
+    database: &Database,
+    shard: Shard,
+    part: &abide_cluster::Part,
+) -> Result<Vec<Record>, abide_cluster_postgres::Error> {
+    let mut bytes = Vec::new();
+    let reading = database.read(part, |_, piece| bytes.extend_from_slice(piece));
+    reading.await?;
+    let own = Tenancy {
+        shard,
+        generation: part.generation,
+    };
+    let chunks = bytes.chunks_exact(Record::BYTES as usize).zip(1..);
+    let records = chunks.map(|(chunk, number)| {
+        let end = Lsn(part.since.0 + number * Record::BYTES);
+        Record::decode(chunk.try_into().unwrap(), end)
+    });
+    Ok(records.filter(|record| record.tenancy == own).collect())
+}
