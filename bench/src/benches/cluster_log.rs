@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use abide_cluster::{Answer, Connection, Lsn, Outcome, Run, Statement};
-use abide_cluster_postgres::{Database, Lines};
+use abide_cluster_postgres::{Accept, Database, Lines};
 use anyhow::{Result, ensure};
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
@@ -104,7 +104,7 @@ struct Log {
 
 impl Log {
     async fn begin(address: &str) -> Result<Self> {
-        let database = Database::new(address)?;
+        let database = Database::new(address, Accept::Local)?;
         database.init().await?;
         let session = database.begin(1, 1, 1).await?;
         let session = session.ok_or_else(|| anyhow::anyhow!("no session has begun"))?;

@@ -1,9 +1,20 @@
 //! Where the tables are.
 
-use abide_cluster::{Connection, SHARDS, SessionId};
-use tokio_postgres::{Config, config::Host, error::SqlState};
+use std::time::Duration;
 
-use crate::{Error, error::failed, limits::TCP_USER_TIMEOUT, line::Line, name::uuid};
+use abide_cluster::{Connection, SHARDS, SessionId};
+use tokio_postgres::{
+    Config,
+    config::{Host, TargetSessionAttrs},
+};
+
+use crate::{
+    Error,
+    error::Failure,
+    limits::{CONNECT_TIMEOUT, KEEPALIVE, TCP_USER_TIMEOUT},
+    line::Line,
+    name::{bits, uuid},
+};
 
 /// The schema with the tables.
 pub(crate) const SCHEMA: &str = "abide_cluster";
@@ -24,29 +35,41 @@ pub enum Accept {
 }
 
 /// A `PostgreSQL` server and a database with the tables of one cluster.
+///
+/// Each connection checks that the server makes commits durable, and each statement that it still waits for a standby, if that is asked
+/// for: the server may have been replaced by one with other settings. A commit that waits for a standby while its administrator
+/// gives up waiting for standbys is confirmed like any other.
 #[derive(Clone, Debug)]
 pub struct Database {
     config: Config,
+    accept: Accept,
 }
 
 impl Database {
     /// The database at an address such as `host=db1,db2 user=abide dbname=abide` or `postgresql://abide@db1/abide`. With several
-    /// hosts, the one is used that accepts writes. Nothing is asked of it yet.
+    /// hosts, the first one is used that accepts writes. Nothing is asked of it yet.
     ///
     /// # Errors
     /// [`Error::Address`].
-    pub fn new(address: &str) -> Result<Self, Error> {
+    pub fn new(address: &str, accept: Accept) -> Result<Self, Error> {
         let parsed = address.parse::<Config>();
         let mut config = parsed.map_err(|error| Error::Address(error.to_string()))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(Error::Address("it names no host".to_owned()));
         }
-        config.tcp_user_timeout(TCP_USER_TIMEOUT);
-        let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
-        if config.get_hosts().iter().any(is_remote) {
-            config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+        config
+            .tcp_user_timeout(TCP_USER_TIMEOUT)
+            .keepalives_idle(KEEPALIVE)
+            .keepalives_interval(Duration::from_secs(2))
+            .keepalives_retries(3);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
         }
-        Ok(Self { config })
+        let is_local = |host: &Host| !matches!(host, Host::Tcp(_));
+        if config.get_hosts().is_empty() || !config.get_hosts().iter().all(is_local) {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        Ok(Self { config, accept })
     }
 
     /// Creates the tables, unless they are there.
@@ -55,17 +78,17 @@ impl Database {
     /// The server does not answer, or the user may not create a schema. [`Error::Newer`].
     pub async fn init(&self) -> Result<(), Error> {
         let line = self.open("abide init").await?;
-        let begin = format!("begin; select pg_advisory_xact_lock({CREATING})");
-        line.client.batch_execute(&begin).await.map_err(failed)?;
+        line.batch(&format!("begin; select pg_advisory_xact_lock({CREATING})"))
+            .await?;
         if version(&line).await?.is_none() {
             let create = format!(
                 "create schema {SCHEMA}; {tables} insert into shard select generate_series(0, {last});",
                 tables = include_str!("schema.sql"),
                 last = SHARDS - 1
             );
-            line.client.batch_execute(&create).await.map_err(failed)?;
+            line.batch(&create).await?;
         }
-        line.client.batch_execute("commit").await.map_err(failed)?;
+        line.batch("commit").await?;
         confirmed(&line)
     }
 
@@ -73,35 +96,9 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NotInitialized`], [`Error::Newer`], [`Error::NotDurable`], or the server does not answer.
-    pub async fn check(&self, accept: Accept) -> Result<(), Error> {
+    pub async fn check(&self) -> Result<(), Error> {
         let line = self.open("abide check").await?;
-        if version(&line).await?.is_none() {
-            return Err(Error::NotInitialized);
-        }
-        let of = async |name: &str| {
-            let row = line
-                .client
-                .query_one("select current_setting($1)", &[&name])
-                .await
-                .map_err(failed)?;
-            Ok::<String, Error>(row.get(0))
-        };
-        for name in ["fsync", "full_page_writes"] {
-            if of(name).await? != "on" {
-                return Err(Error::NotDurable(format!(
-                    "{name} is off: the server can lose or damage what it has confirmed. Set {name} = on"
-                )));
-            }
-        }
-        let standbys = of("synchronous_standby_names").await?;
-        if accept == Accept::Replicated && standbys.is_empty() {
-            return Err(Error::NotDurable(
-                "synchronous_standby_names is empty: what the server has confirmed is lost with its machine. Name a standby there, \
-                 or accept this if the server's storage is replicated"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
+        must_be_initialized(&line).await
     }
 
     /// Begins a session of a data directory, and fences those that the directory began before: their processes have ended. `attempt`
@@ -116,22 +113,17 @@ impl Database {
         attempt: u64,
         nonce: u128,
     ) -> Result<Option<SessionId>, Error> {
-        let mut line = self.open("abide begin").await?;
-        if version(&line).await?.is_none() {
-            return Err(Error::NotInitialized);
-        }
+        let mut line = self.open(&begin_name(directory)).await?;
+        must_be_initialized(&line).await?;
         let (of_directory, of_session) = (uuid(directory), uuid(nonce));
         let sql = "select begin_session($1::text::uuid, $2, $3::text::uuid)";
         let begun = line
             .query(sql, &[&of_directory, &attempt.cast_signed(), &of_session])
             .await;
-        let rows = match begun {
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                self.end_lines_of(directory).await?;
-                return Err(failed(error));
-            }
-            begun => begun.map_err(failed)?,
-        };
+        if begun.as_ref().is_err_and(Failure::is_locked) {
+            self.end_lines_of(directory).await?;
+        }
+        let rows = begun?;
         confirmed(&line)?;
         let number: Option<i64> = rows.first().and_then(|row| row.get(0));
         Ok(number.map(|number| SessionId {
@@ -140,35 +132,48 @@ impl Database {
         }))
     }
 
-    /// A commit of a session that has ended is in flight for too long.
+    /// A statement of a process that has ended takes too long.
     async fn end_lines_of(&self, directory: u128) -> Result<(), Error> {
-        let mut line = self.open("abide begin").await?;
+        let mut line = self.open("abide end").await?;
         let sql = "select number, nonce::text from session where directory = $1::text::uuid";
-        let rows = line.query(sql, &[&uuid(directory)]).await.map_err(failed)?;
-        let names: Vec<String> = rows
-            .iter()
-            .filter_map(|row| {
-                let number = row.get::<_, i64>(0).cast_unsigned();
-                let nonce = crate::name::bits(row.get(1))?;
-                Some(line_name(Connection::Lane, SessionId { number, nonce }))
+        let rows = line.query(sql, &[&uuid(directory)]).await?;
+        let sessions = rows.iter().filter_map(|row| {
+            Some(SessionId {
+                number: row.get::<_, i64>(0).cast_unsigned(),
+                nonce: bits(row.get(1))?,
             })
-            .collect();
-        self.end_lines(&names).await
+        });
+        let mut names: Vec<String> = sessions.flat_map(line_names).collect();
+        names.push(begin_name(directory));
+        end(&mut line, &names).await
     }
 
-    /// Ends the connections of these names. What they have committed stays.
-    pub(crate) async fn end_lines(&self, names: &[String]) -> Result<(), Error> {
+    /// Ends the connections of a session. What they have committed stays.
+    pub(crate) async fn end_lines(&self, session: SessionId) -> Result<(), Error> {
         let mut line = self.open("abide end").await?;
-        let sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = any ($1)";
-        line.query(sql, &[&names]).await.map_err(failed)?;
-        Ok(())
+        end(&mut line, &line_names(session)).await
     }
 
     pub(crate) async fn open(&self, name: &str) -> Result<Line, Error> {
         let mut config = self.config.clone();
         config.application_name(name);
-        Line::open(&config).await
+        Ok(Line::open(&config, self.accept).await?)
     }
+}
+
+async fn end(line: &mut Line, names: &[String]) -> Result<(), Error> {
+    let sql =
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = any ($1)";
+    line.query(sql, &[&names]).await?;
+    Ok(())
+}
+
+fn begin_name(directory: u128) -> String {
+    format!("abide begin {directory:032x}")
+}
+
+fn line_names(session: SessionId) -> [String; Connection::ALL.len()] {
+    Connection::ALL.map(|connection| line_name(connection, session))
 }
 
 /// The name of a connection, by which others find it.
@@ -182,25 +187,22 @@ pub(crate) fn line_name(connection: Connection, session: SessionId) -> String {
     format!("abide {of} {:032x}", session.nonce)
 }
 
+async fn must_be_initialized(line: &Line) -> Result<(), Error> {
+    let version = version(line).await?;
+    version.map(|_| ()).ok_or(Error::NotInitialized)
+}
+
 /// The version of the tables, or `None` if there are none.
 async fn version(line: &Line) -> Result<Option<i32>, Error> {
-    let found = "select to_regclass($1) is not null";
+    let is_there = "select to_regclass($1) is not null";
     let name = format!("{SCHEMA}.version");
-    let is_there: bool = line
-        .client
-        .query_one(found, &[&name])
-        .await
-        .map_err(failed)?
-        .get(0);
+    let row = line.client.query_one(is_there, &[&name]).await;
+    let is_there: bool = row.map_err(Failure::from)?.get(0);
     if !is_there {
         return Ok(None);
     }
-    let row = line
-        .client
-        .query_one("select version from version", &[])
-        .await
-        .map_err(failed)?;
-    let found: i32 = row.get(0);
+    let row = line.client.query_one("select version from version", &[]);
+    let found: i32 = row.await.map_err(Failure::from)?.get(0);
     if found > VERSION {
         return Err(Error::Newer {
             found,

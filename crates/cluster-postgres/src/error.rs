@@ -1,6 +1,9 @@
 //! What can go wrong outside of the statements of a session, whose failures are [`Outcome`](abide_cluster::Outcome)s.
 
+use std::time::Duration;
+
 use abide_cluster::{Lsn, SessionId};
+use tokio_postgres::error::SqlState;
 
 /// Why the database could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +41,38 @@ pub enum Error {
     },
 }
 
-/// An error of the server, or of the connection to it.
-#[allow(clippy::needless_pass_by_value, reason = "it maps an error")]
-pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
-    Error::Unavailable(match error.as_db_error() {
+/// Why a request to the server has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{}", text(.0))]
+    Server(#[from] tokio_postgres::Error),
+    #[error("no answer within {} ms", .0.as_millis())]
+    Late(Duration),
+    #[error("the answer is not one of this release: {0}")]
+    Unreadable(String),
+    #[error("{0}")]
+    NotDurable(String),
+}
+
+impl Failure {
+    /// Whether a lock was waited for too long.
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self, Self::Server(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NotDurable(why) => Self::NotDurable(why),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+fn text(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
         Some(of) => of.to_string(),
         None => error.to_string(),
-    })
+    }
 }

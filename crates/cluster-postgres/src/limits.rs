@@ -2,20 +2,28 @@
 
 use std::time::Duration;
 
-/// Time to open a connection.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time to connect to each host of an address, unless the address has a `connect_timeout`.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection whose peer acknowledges nothing for this long is broken (`TCP_USER_TIMEOUT`).
 pub const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A silent connection is probed after this time. Three probes without an answer, two seconds apart, break it.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
 /// A statement without an answer for this long is given up, with its connection. The server may execute it later.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time that a fence waits for a commit of the session that is fenced, before it ends that session's connection. A trim waits as long
-/// for readers of a log.
+/// The same for a renewal: others follow before the lease has run out.
+pub const RENEW_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// An append has a second more for each of these.
+pub const LEAST_BYTES_PER_SECOND: u64 = 1024 * 1024;
+
+/// Time that a statement waits for a lock, each time. A fence then ends the connections of the session that is fenced.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes of a row of a log. A larger group has several.
+/// Bytes of a row of a log; a larger group has several. Part of the format: a reader takes no row for longer.
 pub const ROW_BYTES: usize = 8 * 1024 * 1024;
 
 /// Bytes in one table of a log after which the other is filled, if that is empty.

@@ -1,18 +1,20 @@
 //! The connections of a session.
 
-use std::sync::{Mutex as Lock, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex as Lock, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use abide_cluster::{Connection, Outcome, SessionId, Statement};
 use tokio::sync::Mutex;
-use tokio_postgres::error::SqlState;
 use tracing::debug;
 
 use crate::{
     Database,
     database::line_name,
-    limits::{HALF_BYTES, STATEMENT_TIMEOUT},
+    limits::{HALF_BYTES, LEAST_BYTES_PER_SECOND, RENEW_TIMEOUT, STATEMENT_TIMEOUT},
     line::Line,
-    statement::{self, Context, Failure},
+    statement::{self, Context},
 };
 
 /// The connections of a session. They are opened when they are needed, and opened anew after a statement of unknown outcome.
@@ -93,41 +95,36 @@ impl Lines {
         statement: &Statement,
         group: &[u8],
     ) -> Option<(Line, Outcome)> {
+        line.patience = patience(statement, group.len() as u64);
         let half = self.half(statement, group.len() as u64);
         let context = Context {
             me: self.me,
             group,
             half,
         };
-        let asked = statement::execute(&mut line, statement, context);
-        match tokio::time::timeout(STATEMENT_TIMEOUT, asked).await {
-            Ok(Ok(_)) if line.is_warned() => None,
-            Ok(Ok(executed)) => {
-                self.halves().is_other_empty |= executed.is_other_half_empty;
-                Some((
-                    line,
-                    executed.answer.map_or(Outcome::Refused, Outcome::Done),
-                ))
-            }
-            Ok(Err(failure)) => {
-                debug!(%failure, ?statement, "a statement has an unknown outcome");
-                if let (Statement::Fence { session, .. }, true) = (statement, is_locked(&failure)) {
-                    self.end_append(*session).await;
+        match statement::execute(&mut line, statement, context).await {
+            Ok(_) if line.is_warned() => None,
+            Ok(executed) => {
+                if executed.is_other_half_empty {
+                    self.other_is_empty(half);
                 }
-                None
+                let outcome = executed.answer.map_or(Outcome::Refused, Outcome::Done);
+                Some((line, outcome))
             }
-            Err(_) => {
-                debug!(?statement, "a statement was given up");
+            Err(failure) => {
+                debug!(%failure, ?statement, "a statement has an unknown outcome");
+                if let (Statement::Fence { session, .. }, true) = (statement, failure.is_locked()) {
+                    self.end_statements(*session).await;
+                }
                 None
             }
         }
     }
 
-    /// A commit of the session that is to be fenced is in flight for too long: its connection ends.
-    async fn end_append(&self, session: SessionId) {
-        let name = line_name(Connection::Lane, session);
-        if let Err(error) = self.database.end_lines(&[name]).await {
-            debug!(%error, ?session, "the connection of a silent session could not be ended");
+    /// A statement of the session that is to be fenced takes too long: its connections end.
+    async fn end_statements(&self, session: SessionId) {
+        if let Err(error) = self.database.end_lines(session).await {
+            debug!(%error, ?session, "the connections of a silent session could not be ended");
         }
     }
 
@@ -146,6 +143,12 @@ impl Lines {
         halves.filled
     }
 
+    /// The table is empty that was not filled while this one was.
+    fn other_is_empty(&self, filled: usize) {
+        let mut halves = self.halves();
+        halves.is_other_empty |= halves.filled == filled;
+    }
+
     fn halves(&self) -> MutexGuard<'_, Halves> {
         self.halves.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,9 +162,10 @@ fn place(connection: Connection) -> usize {
     }
 }
 
-fn is_locked(failure: &Failure) -> bool {
-    match failure {
-        Failure::Server(error) => error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE),
-        Failure::Unreadable(_) => false,
+/// How long an answer is waited for.
+fn patience(statement: &Statement, bytes: u64) -> Duration {
+    match statement {
+        Statement::Renew(_) => RENEW_TIMEOUT,
+        _ => STATEMENT_TIMEOUT + Duration::from_secs(bytes / LEAST_BYTES_PER_SECOND),
     }
 }

@@ -4,8 +4,14 @@ use std::pin::pin;
 
 use abide_cluster::{Lsn, Part};
 use futures_util::TryStreamExt as _;
+use tokio::time::timeout;
 
-use crate::{Database, Error, error::failed, limits::ROW_BYTES, name::log_table};
+use crate::{
+    Database, Error,
+    error::Failure,
+    limits::{ROW_BYTES, STATEMENT_TIMEOUT},
+    name::log_table,
+};
 
 impl Database {
     /// Reads the records of a part of a session's log, in pieces of at most [`ROW_BYTES`], and calls `take` with each and its
@@ -30,9 +36,10 @@ impl Database {
             until.cast_signed(),
             since.cast_signed(),
         ];
-        let mut rows = pin!(line.client.query_raw(&sql, params).await.map_err(failed)?);
+        let rows = line.client.query_raw(&sql, params);
+        let mut rows = pin!(within(rows).await?);
         let mut next = since;
-        while let Some(row) = rows.try_next().await.map_err(failed)? {
+        while let Some(row) = within(rows.try_next()).await? {
             let begin = row.get::<_, i64>(0).cast_unsigned();
             let payload: &[u8] = row.get(1);
             let end = begin + payload.len() as u64;
@@ -51,4 +58,12 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// Waits for a piece of an answer.
+async fn within<T>(
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Failure> {
+    let answered = timeout(STATEMENT_TIMEOUT, answer).await;
+    Ok(answered.map_err(|_| Failure::Late(STATEMENT_TIMEOUT))??)
 }

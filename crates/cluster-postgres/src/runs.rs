@@ -1,6 +1,6 @@
 //! The list of runs.
 
-use crate::{Database, Error, error::failed, name::bits};
+use crate::{Database, Error, name::bits};
 
 /// A run of history that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,20 +14,14 @@ pub struct Listed {
 }
 
 impl Database {
-    /// The runs that were listed after one, in order; all after 0.
-    ///
-    /// A run of lower `seq` can be committed later than one of another session. For each shard the order is that of commits: its owner
-    /// publishes one run at a time, and the next owner publishes after it was given the shard.
+    /// The runs that were listed after one, in order; all after 0. None is listed before one that was returned.
     ///
     /// # Errors
     /// The server does not answer.
     pub async fn runs(&self, after: u64) -> Result<Vec<Listed>, Error> {
         let mut line = self.open("abide runs").await?;
         let sql = "select seq, nonce::text, number from run where seq > $1 order by seq";
-        let rows = line
-            .query(sql, &[&after.cast_signed()])
-            .await
-            .map_err(failed)?;
+        let rows = line.query(sql, &[&after.cast_signed()]).await?;
         let listed = rows.iter().map(|row| {
             let nonce: &str = row.get(1);
             Ok(Listed {

@@ -1,28 +1,44 @@
 -- The tables of a cluster, and the statements of its sessions. They are executed with `search_path` at their schema.
 --
 -- Each statement is a function, so a session that is suspended holds no lock: once it has begun, a statement ends without its client.
--- It takes locks in this order: rows of sessions by number, rows of shards by number, parts, rows of lanes. What it decides by is read
--- after that, in a later statement of its own, which under READ COMMITTED sees what was committed while it waited.
+-- Only readers of logs depend on theirs, and nothing waits for them.
 --
--- Each function begins with `touch`, which changes a row: a transaction that changes nothing does not wait for the standby, so its
--- success would prove nothing.
+-- A statement takes locks in this order: a directory, rows of sessions by number, rows of shards by number, parts, tables of logs, the
+-- list of runs, a lease, a lane. What it decides by is read after that, in a later statement of its own, which under READ COMMITTED sees
+-- what was committed while it waited. Positions that only grow may be read before: an older one is safe.
+--
+-- Each statement of a session changes a row, most by `touch`: a transaction that changes nothing does not wait for the standby, so its
+-- success would prove nothing. `touch` also compares the nonce; the rest names the session by its number.
 
 create table version (version int not null);
 insert into version values (1);
+
+-- The last attempt of each data directory to begin a session. Rows stay, so an attempt that arrives late is always refused.
+create table directory (
+    id uuid primary key,
+    attempt bigint not null,
+    touched bigint not null default 0
+);
 
 create table session (
     number bigint generated always as identity primary key,
     -- A number can come back when the server loses commits. What a session leaves is named by this.
     nonce uuid not null unique,
     directory uuid not null,
-    attempt bigint not null,
-    renewals bigint not null default 0,
     is_fenced bool not null default false,
     touched bigint not null default 0
 ) with (fillfactor = 20);
 create index on session (directory);
 
--- Separate from `session`: an append that waits for a standby must not delay renewals.
+-- Separate from `session`, so that renewals wait for no other statement.
+create table lease (
+    session bigint primary key,
+    nonce uuid not null,
+    renewals bigint not null default 0,
+    is_fenced bool not null default false
+) with (fillfactor = 20);
+
+-- Separate for the same reason: an append waits for the standby.
 create table lane (
     session bigint primary key,
     nonce uuid not null,
@@ -52,7 +68,7 @@ create table part (
 );
 create index on part (session);
 
--- Runs are read in the order of `seq`.
+-- Runs are read in the order of `seq`, in which they become visible.
 create table run (
     seq bigint generated always as identity primary key,
     nonce uuid not null,
@@ -71,23 +87,27 @@ begin
     return found;
 end $$;
 
--- Begins a session. It fences those that the same directory began before, whose processes have ended. Null if the directory has begun
--- one by the same attempt or a later one.
+-- Begins a session. It fences those that the same directory began before, whose processes have ended. Null if the directory has made
+-- this attempt or a later one before.
 create function begin_session(of_directory uuid, this_attempt bigint, my_nonce uuid) returns bigint language plpgsql as $$
 declare
+    last_attempt bigint;
     me bigint;
 begin
-    -- Another attempt has no row to lock yet.
-    perform pg_advisory_xact_lock(hashtextextended(of_directory::text, 0));
-    if exists (select from session where directory = of_directory and attempt >= this_attempt) then
+    insert into directory (id, attempt) values (of_directory, -1) on conflict do nothing;
+    update directory set touched = touched + 1 where id = of_directory returning attempt into last_attempt;
+    if last_attempt >= this_attempt then
         return null;
     end if;
-    perform 1 from session where directory = of_directory order by number for update;
+    update directory set attempt = this_attempt where id = of_directory;
+    perform 1 from session where directory = of_directory order by number for no key update;
     update session set is_fenced = true where directory = of_directory;
+    update lease set is_fenced = true
+        where session in (select number from session where directory = of_directory);
     update lane set is_fenced = true
         where session in (select number from session where directory = of_directory);
-    insert into session (nonce, directory, attempt) values (my_nonce, of_directory, this_attempt)
-        returning number into me;
+    insert into session (nonce, directory) values (my_nonce, of_directory) returning number into me;
+    insert into lease (session, nonce) values (me, my_nonce);
     insert into lane (session, nonce) values (me, my_nonce);
     for half in 0..1 loop
         execute format('create table %I (lsn bigint primary key, payload bytea not null)', log_table(my_nonce, half));
@@ -99,8 +119,8 @@ end $$;
 
 create function renew(me bigint, my_nonce uuid, to_number bigint) returns bool language plpgsql as $$
 begin
-    update session set renewals = greatest(renewals, to_number)
-        where number = me and nonce = my_nonce and not is_fenced;
+    update lease set renewals = greatest(renewals, to_number)
+        where session = me and nonce = my_nonce and not is_fenced;
     return found;
 end $$;
 
@@ -108,16 +128,17 @@ end $$;
 create function fence(me bigint, my_nonce uuid, target bigint, target_nonce uuid, seen bigint)
     returns bool language plpgsql as $$
 begin
-    perform 1 from session where number in (me, target) order by number for update;
+    perform 1 from session where number in (me, target) order by number for no key update;
     if not touch(me, my_nonce) then
         return false;
     end if;
-    update session set is_fenced = true
-        where number = target and nonce = target_nonce and (is_fenced or renewals = seen);
+    update lease set is_fenced = true
+        where session = target and nonce = target_nonce and (is_fenced or renewals = seen);
     if not found then
         return false;
     end if;
-    update lane set is_fenced = true where session = target and nonce = target_nonce;
+    update session set is_fenced = true where number = target;
+    update lane set is_fenced = true where session = target;
     return true;
 end $$;
 
@@ -169,6 +190,7 @@ begin
     return give(free, me);
 end $$;
 
+-- What a session owns. Only the session itself gives away what it owns while it is not fenced, and that waits for its row.
 create function hold(me bigint, my_nonce uuid) returns jsonb language plpgsql as $$
 declare
     own int[];
@@ -246,45 +268,73 @@ begin
     end if;
     delete from part p using unnest(part_shards, part_generations) as asked (shard, generation)
         where p.shard = asked.shard and p.generation = asked.generation;
+    -- Until the commit: otherwise a reader could see a run before one with a lower `seq`.
+    perform pg_advisory_xact_lock(hashtextextended('abide_cluster.run', 0));
     insert into run (nonce, number) values (my_nonce, this_number);
     update lane set archived = upto, listed = this_number where session = me;
     return true;
 end $$;
 
--- Empties a table of the session's log if all of it is archived, and forgets fenced sessions that have left nothing. Returns whether
--- the table is empty; null if the session is fenced.
+-- Empties a table of the session's log if all of it is archived. Returns whether the table is empty; null if the session is fenced.
 create function trim_log(me bigint, my_nonce uuid, half int) returns bool language plpgsql as $$
 declare
-    bound bigint;
     log text := log_table(my_nonce, half);
+    bound bigint;
     is_empty bool;
     is_archived bool;
-    dead record;
 begin
-    -- Before all locks: an old bound is safe.
     select least(l.archived, (select min(since) from part where session = me)) into bound
         from lane l where l.session = me;
     if not touch(me, my_nonce) then
         return null;
     end if;
     execute format('select not exists (select from %I)', log) into is_empty;
-    if not is_empty then
-        -- A late append is waited for.
-        execute format('lock table %I in access exclusive mode', log);
-        execute format('select lsn + octet_length(payload) <= $1 from %I order by lsn desc limit 1', log)
-            into is_archived using bound;
-        if is_archived then
-            execute format('truncate %I', log);
-            is_empty := true;
-        end if;
+    if is_empty then
+        return true;
     end if;
-    for dead in select number, nonce from session where is_fenced order by number for update skip locked loop
-        if not exists (select from shard where owner = dead.number)
-            and not exists (select from part where session = dead.number) then
-            execute format('drop table %I, %I', log_table(dead.nonce, 0), log_table(dead.nonce, 1));
-            delete from lane where session = dead.number;
-            delete from session where number = dead.number;
-        end if;
+    begin
+        execute format('lock table %I in access exclusive mode nowait', log);
+    exception when lock_not_available then
+        -- Someone reads it, or a late append is being committed.
+        return false;
+    end;
+    execute format('select lsn + octet_length(payload) <= $1 from %I order by lsn desc limit 1', log)
+        into is_archived using bound;
+    if is_archived then
+        execute format('truncate %I', log);
+    end if;
+    return is_archived;
+end $$;
+
+-- Forgets some of the fenced sessions that have left nothing. False if the session is fenced.
+create function forget(me bigint, my_nonce uuid) returns bool language plpgsql as $$
+declare
+    dead record;
+begin
+    if not touch(me, my_nonce) then
+        return false;
+    end if;
+    for dead in
+        select s.number, s.nonce from session s
+        where s.is_fenced and not exists (select from shard where owner = s.number)
+            and not exists (select from part where session = s.number)
+        -- Each takes locks on about eight relations, whose number is limited.
+        order by s.number limit 8 for update of s skip locked
+    loop
+        -- Again, with its row locked.
+        continue when exists (select from shard where owner = dead.number)
+            or exists (select from part where session = dead.number);
+        begin
+            execute format(
+                'lock table %I, %I in access exclusive mode nowait', log_table(dead.nonce, 0), log_table(dead.nonce, 1)
+            );
+        exception when lock_not_available then
+            continue;
+        end;
+        execute format('drop table %I, %I', log_table(dead.nonce, 0), log_table(dead.nonce, 1));
+        delete from lease where session = dead.number;
+        delete from lane where session = dead.number;
+        delete from session where number = dead.number;
     end loop;
-    return is_empty;
+    return true;
 end $$;

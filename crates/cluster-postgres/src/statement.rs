@@ -8,10 +8,15 @@ use serde::Deserialize;
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
+    error::Failure,
     limits::ROW_BYTES,
     line::Line,
     name::{bits, log_table, uuid},
 };
+
+/// A column that says whether the server waits for a standby.
+const REPLICATED: &str = "current_setting('synchronous_standby_names') <> '' as is_replicated";
+const IS_REPLICATED: &str = "is_replicated";
 
 /// What a statement depends on besides.
 #[derive(Clone, Copy, Debug)]
@@ -21,15 +26,6 @@ pub(crate) struct Context<'a> {
     pub(crate) group: &'a [u8],
     /// The table of the log that is filled.
     pub(crate) half: usize,
-}
-
-/// Why a statement has no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    #[error("{0}")]
-    Server(#[from] tokio_postgres::Error),
-    #[error("the server's answer is not one of this release: {0}")]
-    Unreadable(String),
 }
 
 /// A statement that has been executed: its answer, or `None` if it was refused.
@@ -116,6 +112,7 @@ pub(crate) async fn execute(
                 .row("trim_log($1, $2::text::uuid, $3)", &[&other])
                 .await?;
             let is_empty: Option<bool> = row.get(0);
+            call.is_done("forget($1, $2::text::uuid)", &[]).await?;
             return Ok(Executed {
                 answer: is_empty.map(|_| Answer::Committed),
                 is_other_half_empty: is_empty == Some(true),
@@ -134,18 +131,20 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn rows(
-        &mut self,
-        sql: &str,
-        more: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+    /// The rows of a statement that says whether it is replicated.
+    async fn rows(&mut self, sql: &str, more: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
         let params: Vec<_> = self.own.iter().chain(more).copied().collect();
-        self.line.query(sql, &params).await
+        let rows = self.line.query(sql, &params).await?;
+        if let Some(row) = rows.first() {
+            self.line.must_be_replicated(row.get(IS_REPLICATED))?;
+        }
+        Ok(rows)
     }
 
     /// The one row of a function call.
     async fn row(&mut self, call: &str, more: &[&(dyn ToSql + Sync)]) -> Result<Row, Failure> {
-        let rows = self.rows(&format!("select {call}"), more).await?;
+        let sql = format!("select {call}, {REPLICATED}");
+        let rows = self.rows(&sql, more).await?;
         let row = rows.into_iter().next();
         row.ok_or_else(|| Failure::Unreadable(format!("{call}: no row")))
     }
@@ -180,7 +179,7 @@ async fn append(
     );
     let sql = format!(
         "with moved as (update lane set lsn = $4 where session = $1 and nonce = $2::text::uuid and lsn = $3 and not is_fenced returning 1) \
-         insert into {table} select piece.* from moved, unnest($5::bigint[], $6::bytea[]) as piece returning 1",
+         insert into {table} select piece.* from moved, unnest($5::bigint[], $6::bytea[]) as piece returning {REPLICATED}",
         table = log_table(call.me.nonce, half)
     );
     let payloads: Vec<&[u8]> = group.chunks(ROW_BYTES).collect();
@@ -194,8 +193,10 @@ async fn append(
 }
 
 async fn settle(call: &mut Call<'_>) -> Result<Option<Answer>, Failure> {
-    let sql = "update lane set touched = touched + 1 where session = $1 and nonce = $2::text::uuid returning lsn, is_fenced";
-    let rows = call.rows(sql, &[]).await?;
+    let sql = format!(
+        "update lane set touched = touched + 1 where session = $1 and nonce = $2::text::uuid returning lsn, is_fenced, {REPLICATED}"
+    );
+    let rows = call.rows(&sql, &[]).await?;
     Ok(rows.first().map(|row| Answer::Lane {
         lsn: lsn(row.get(0)),
         is_fenced: row.get(1),
@@ -204,8 +205,8 @@ async fn settle(call: &mut Call<'_>) -> Result<Option<Answer>, Failure> {
 
 /// All rows of sessions and of shards, at one moment: in one statement.
 async fn poll(call: &mut Call<'_>) -> Result<View, Failure> {
-    let sql = "select 0, s.number, s.nonce::text, s.renewals, l.lsn, l.listed, s.is_fenced \
-               from session s join lane l on l.session = s.number \
+    let sql = "select 0, s.number, s.nonce::text, e.renewals, l.lsn, l.listed, s.is_fenced \
+               from session s join lease e on e.session = s.number join lane l on l.session = s.number \
                union all \
                select 1, h.shard::bigint, o.nonce::text, h.generation, h.since, coalesce(o.number, 0), false \
                from shard h left join session o on o.number = h.owner";

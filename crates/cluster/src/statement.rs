@@ -20,7 +20,7 @@ impl Connection {
 }
 
 /// One transaction of a session. Each requires that the session is not fenced, except [`Statement::Settle`] and [`Statement::Poll`].
-/// Each but [`Statement::Poll`] updates the session's own row, also if it changes nothing else: a transaction that writes nothing does not
+/// Each but [`Statement::Poll`] writes a row of the session, also if nothing else changes: a transaction that writes nothing does not
 /// wait for the standby, so its success proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Statement {

@@ -1,9 +1,9 @@
 //! What the statements do to the database: the rules that the real database's SQL has to follow.
 //!
 //! Each is executed as a whole here. In SQL, under READ COMMITTED, it takes locks in this order: the session's own row, rows of shards by
-//! number, parts. It reads what it decides by after the locks, in a later statement: a subquery beside a lock that was waited for
-//! still sees what was there before. A fence marks the row that renewals change and the one that appends change. What a trim removes is
-//! computed before it takes any lock: an old bound is always safe.
+//! number, parts, its lease, its lane. It reads what it decides by after the locks, in a later statement: a subquery beside a lock that was
+//! waited for still sees what was there before. A fence marks the row that renewals change and the one that appends change. What a trim
+//! removes is computed before it takes any lock: an old bound is always safe.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub struct Tables {
     parts: BTreeMap<(Shard, Generation), Part>,
     /// The contents of all runs.
     history: BTreeMap<Shard, Vec<Record>>,
+    /// The last attempt of each data directory to begin a session.
+    attempts: BTreeMap<usize, u64>,
     /// The number of the next session.
     next: u64,
 }
@@ -28,8 +30,6 @@ pub struct Tables {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lane {
     node: usize,
-    /// The number of the attempt to begin the session, among those of its data directory.
-    attempt: u64,
     renewals: u64,
     is_fenced: bool,
     lsn: Lsn,
@@ -100,16 +100,18 @@ impl Tables {
             shards: (0..shards).map(|shard| (Shard(shard), row)).collect(),
             parts: BTreeMap::new(),
             history: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             next: 1,
         }
     }
 
-    /// Begins a session, and fences those that the same data directory began before. None if it has begun one by a later attempt.
+    /// Begins a session, and fences those that the same data directory began before. None if it has made this attempt or a later one.
     pub fn start(&mut self, node: usize, attempt: u64, nonce: u128) -> Option<SessionId> {
-        let mut own = self.sessions.values_mut().filter(|lane| lane.node == node);
-        if own.any(|lane| lane.attempt >= attempt) {
+        let last = self.attempts.get(&node).copied();
+        if last >= Some(attempt) {
             return None;
         }
+        self.attempts.insert(node, attempt);
         for lane in self.sessions.values_mut() {
             lane.is_fenced |= lane.node == node;
         }
@@ -118,7 +120,6 @@ impl Tables {
         let session = SessionId { number, nonce };
         let lane = Lane {
             node,
-            attempt,
             renewals: 0,
             is_fenced: false,
             lsn: Lsn(0),

@@ -157,3 +157,29 @@ async fn the_log_of_a_dead_session_stays_until_its_heirs_have_archived_it() {
         .await;
     assert_ne!(late, DONE);
 }
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn a_log_that_someone_reads_delays_the_end_of_no_other() {
+    let server = Server::start().await;
+    let mut own = server.begin(1).await;
+    for attempt in 2..=20 {
+        let nonce = u128::from(attempt) << 32;
+        let begun = server.database.begin(1, attempt, nonce).await;
+        own = Own::new(&server.database, begun.unwrap().unwrap());
+    }
+    let read = format!("begin; table abide_cluster.log_{:032x}_1", 3_u128 << 32);
+    server.admin.batch_execute(&read).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(own.say(&Statement::Trim).await, DONE);
+    }
+    let left = "select array_agg(number order by number) = array[3, 20]::bigint[] from abide_cluster.session";
+    assert!(server.is(left).await);
+    server.admin.batch_execute("commit").await.unwrap();
+    assert_eq!(own.say(&Statement::Trim).await, DONE);
+    assert!(
+        server
+            .is("select count(*) = 1 from abide_cluster.session")
+            .await
+    );
+}

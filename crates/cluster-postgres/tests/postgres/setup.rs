@@ -8,7 +8,9 @@ use crate::support::{Server, admin};
 #[test]
 fn an_address_without_a_host_is_refused() {
     for (address, part) in [("dbname=abide", "host"), ("host", "not valid")] {
-        let error = Database::new(address).unwrap_err().to_string();
+        let error = Database::new(address, Accept::Local)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(part), "{address}: {error}");
     }
 }
@@ -17,7 +19,7 @@ fn an_address_without_a_host_is_refused() {
 #[ignore = "needs PostgreSQL"]
 async fn tables_are_created_once_although_several_try() {
     let postgres = Postgres::start();
-    let database = Database::new(&postgres.address()).unwrap();
+    let database = Database::new(&postgres.address(), Accept::Local).unwrap();
     let error = database.begin(1, 1, 1).await.unwrap_err().to_string();
     assert!(error.contains("abide cluster init"), "{error}");
     for created in join_all((0..4).map(|_| database.init())).await {
@@ -36,7 +38,7 @@ async fn tables_of_a_newer_release_are_refused() {
     server.admin.batch_execute(newer).await.unwrap();
     for error in [
         server.database.init().await.unwrap_err(),
-        server.database.check(Accept::Local).await.unwrap_err(),
+        server.database.check().await.unwrap_err(),
         server.database.begin(1, 1, 1).await.unwrap_err(),
     ] {
         assert!(
@@ -50,10 +52,15 @@ async fn tables_of_a_newer_release_are_refused() {
 #[ignore = "needs PostgreSQL"]
 async fn a_server_that_can_lose_commits_is_refused() {
     let server = Server::start().await;
-    server.database.check(Accept::Local).await.unwrap();
-    let error = server.database.check(Accept::Replicated).await;
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("synchronous_standby_names"), "{error}");
+    server.database.check().await.unwrap();
+    let strict = Database::new(&server.postgres.address(), Accept::Replicated).unwrap();
+    for error in [
+        strict.check().await.unwrap_err(),
+        strict.begin(1, 1, 1).await.unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(error.contains("synchronous_standby_names"), "{error}");
+    }
     for setting in ["full_page_writes", "fsync"] {
         let alter = format!("alter system set {setting} = off");
         server.admin.batch_execute(&alter).await.unwrap();
@@ -65,8 +72,7 @@ async fn a_server_that_can_lose_commits_is_refused() {
         server
             .until(&format!("select current_setting('{setting}') = 'off'"))
             .await;
-        let error = server.database.check(Accept::Local).await;
-        let error = error.unwrap_err().to_string();
+        let error = server.database.check().await.unwrap_err().to_string();
         assert!(error.contains(&format!("Set {setting} = on")), "{error}");
     }
 }
@@ -95,4 +101,27 @@ async fn defaults_of_a_role_change_no_statement() {
     // They apply to others.
     let other = admin(&server.postgres).await;
     assert!(other.batch_execute("create table t ()").await.is_err());
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn an_attempt_to_begin_that_arrives_late_is_refused_for_good() {
+    let server = Server::start().await;
+    let heir = server.begin(2).await;
+    let begun = server.database.begin(1, 5, 15).await.unwrap().unwrap();
+    let fence = Statement::Fence {
+        session: begun,
+        renewals: 0,
+    };
+    assert_eq!(heir.say(&fence).await, Outcome::Done(Answer::Committed));
+    assert_eq!(
+        heir.say(&Statement::Trim).await,
+        Outcome::Done(Answer::Committed)
+    );
+    let forgotten = "select count(*) = 1 from abide_cluster.session";
+    assert!(server.is(forgotten).await);
+    for late in [4, 5] {
+        assert_eq!(server.database.begin(1, late, 16).await.unwrap(), None);
+    }
+    assert!(server.database.begin(1, 6, 17).await.unwrap().is_some());
 }

@@ -1,7 +1,7 @@
 //! A server for a test, with a cluster's tables.
 
 use abide_cluster::{Connection, Lsn, Outcome, SessionId, Shard, Statement, Tenancy};
-use abide_cluster_postgres::{Database, Lines};
+use abide_cluster_postgres::{Accept, Database, Lines};
 use abide_cluster_sim::Record;
 use abide_harness::Postgres;
 use tokio_postgres::{Client, NoTls};
@@ -17,7 +17,7 @@ impl Server {
     /// Starts it, and creates the tables.
     pub(crate) async fn start() -> Self {
         let postgres = Postgres::start();
-        let database = Database::new(&postgres.address()).unwrap();
+        let database = Database::new(&postgres.address(), Accept::Local).unwrap();
         database.init().await.unwrap();
         let admin = admin(&postgres).await;
         Self {
