@@ -62,9 +62,11 @@ pub struct StoreStats {
     pub temporary_bytes: u64,
     /// Bytes written to temporary files.
     pub temporary_written_bytes: u64,
-    /// Bytes of the databases of all objects, as of their newest commits; `None` without [`StoreOptions::max_bytes`].
+    /// Bytes of the databases of all objects, as of their newest commits; `None` without
+    /// [`StoreOptions::max_bytes`](crate::StoreOptions::max_bytes).
     pub stored_bytes: Option<u64>,
-    /// Writes rejected because of [`StoreOptions::max_object_bytes`], and because of [`StoreOptions::max_bytes`].
+    /// Writes rejected because of [`StoreOptions::max_object_bytes`](crate::StoreOptions::max_object_bytes), and because of
+    /// [`StoreOptions::max_bytes`](crate::StoreOptions::max_bytes).
     pub full_refusals: [u64; 2],
     /// True while commits are rejected because the disk is full.
     pub no_space: bool,
@@ -85,14 +87,14 @@ pub struct StoreStats {
     pub archive_failing: bool,
     /// How often history was dropped because there was no space for it.
     pub history_losses: u64,
-    /// Holes in the history within the retention; see [`Store::archive_holes`].
+    /// Holes in the history within the retention; see [`Store::archive_holes`](crate::Store::archive_holes).
     pub archive_holes: u64,
-    /// True if the archive alone has a complete state of every object; see [`HistoryCopy::is_complete`].
+    /// True if the archive alone has a complete state of every object; see [`HistoryCopy::is_complete`](crate::HistoryCopy::is_complete).
     pub archive_complete: bool,
     /// Objects known to have no complete state in the archive; 0 if it is complete.
     pub archive_missing_objects: u64,
     /// How many of 256 equal parts of the objects may lack their files, because the directory was restored lazily; see
-    /// [`Store::hydrate`].
+    /// [`Store::hydrate`](crate::Store::hydrate).
     pub hydration_parts_left: u32,
     /// Files of such objects that were written since the store was opened.
     pub hydrated_objects: u64,
