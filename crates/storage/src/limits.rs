@@ -285,6 +285,15 @@ pub const MAX_HOT_PAGES: usize = 64;
 /// Bytes of the hot pages in all maps of a run, which are kept in memory until it is written.
 pub const MAX_HOT_BYTES: usize = 8 * 1024 * 1024;
 
+/// From this many pages on (16 MiB), the hot pages of an object include its outline.
+pub const OUTLINED_PAGES: u32 = 4096;
+
+/// How many of the first pages of a database its outline includes.
+pub const OUTLINE_FIRST_PAGES: u32 = 16;
+
+/// The most levels that a tree of SQLite has (`BTCURSOR_MAX_DEPTH`).
+pub const MAX_TREE_DEPTH: usize = 20;
+
 /// Pages of an object whose content is followed while a run is written, to find the hot ones: those that were changed last.
 pub const FOLLOWED_PAGES: usize = 1024;
 

@@ -269,12 +269,12 @@ impl Archiver {
     /// Completes the hot pages of an object from its file, if that is as of the last commit in the run. The caller holds the checkpoint
     /// lock.
     fn complete_hot_pages(&self, key: ObjectKey, writer: &mut RunWriter) -> Result<()> {
-        let Some((commit, hot)) = writer.incomplete_hot_pages(key) else {
+        let Some(commit) = writer.lacks_hot_pages(key) else {
             return Ok(());
         };
         let file = ObjectFile::open(self.shared(), key)?;
         match file.filter(|file| file.commit() == commit) {
-            Some(file) => hot.complete(|page_no| file.page(page_no)),
+            Some(file) => writer.complete_hot_pages(|page_no| file.page(page_no)),
             None => Ok(()),
         }
     }

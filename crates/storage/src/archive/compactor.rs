@@ -269,9 +269,29 @@ impl Compactor {
             }
             if let Some(newest) = newest {
                 writer.end_object(newest.newest);
+                self.keep_hot_pages(inputs, key, &mut writer)?;
             }
         }
         finish(writer, false)
+    }
+
+    /// Hot pages are as of the newest commit: those of the last run that has an object are those of the merged one.
+    fn keep_hot_pages(
+        &self,
+        inputs: &[RunMeta],
+        key: ObjectKey,
+        writer: &mut RunWriter,
+    ) -> Result<()> {
+        if writer.lacks_hot_pages(key).is_none() {
+            return Ok(());
+        }
+        for run in inputs.iter().rev() {
+            if let Some(map) = self.archive.reader(run)?.page_map(key)? {
+                writer.add_hot_pages(&map);
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Folds runs, whose commits are before `end`.
@@ -317,6 +337,9 @@ impl Compactor {
                         since_base: NO_BASE,
                     }
                 });
+                if writer.lacks_hot_pages(key).is_some() {
+                    writer.complete_hot_pages(|page_no| image.page(page_no))?;
+                }
             } else {
                 lost = true;
                 // The run that held its base was damaged or is missing. Its history starts over with its next commit.

@@ -1,5 +1,9 @@
-//! Hot pages: those that many commits in a run change, such as the roots of trees. A map has these changes as one, which would otherwise
-//! have to be put together from as many entries, in as many blocks.
+//! Hot pages: those that many commits in a run change, such as the pages above the newest rows of a table. A map has these changes as one,
+//! which would otherwise have to be put together from as many entries, in as many blocks.
+//!
+//! The hot pages of a large object include its **outline**, also where the run does not change it: the first pages, among which are
+//! the roots of the first tables, and the pages below these roots on the way to the last row of each. So the newest rows are read
+//! without the maps of older runs.
 //!
 //! They follow the map, compressed in blocks as it is. For each, in the order of pages: the number of the first entry whose change is
 //! included u32, and a [page entry](crate::delta) with what it and all later ones of the run leave: the full image, or a delta
@@ -9,10 +13,13 @@ use super::followed::Followed;
 use super::{pack, unpack};
 use crate::archive::block::Packer;
 use crate::delta;
-use crate::ident::{CommitNo, Page};
-use crate::limits::{HOT_PAGE_CHANGES, HOT_PAGE_SHARE, MAX_HOT_PAGES};
+use crate::ident::{CommitNo, Page, ZERO_PAGE};
+use crate::limits::{
+    HOT_PAGE_CHANGES, HOT_PAGE_SHARE, MAX_HOT_PAGES, MAX_TREE_DEPTH, OUTLINE_FIRST_PAGES,
+};
 use crate::overlay::header;
 use bytes::{Buf, BufMut};
+use std::collections::BTreeSet;
 use std::io;
 
 /// The hot pages of a map, in order.
@@ -80,36 +87,81 @@ impl HotPages {
     }
 
     /// Whether there are deltas among them.
-    pub(crate) fn lack_something(&self) -> bool {
+    pub(super) fn lack_something(&self) -> bool {
         self.0.iter().any(|page| !page.is_full)
     }
 
     /// Makes full images of deltas. `content` returns a page after the last commit, as in a file. One that the delta would change is not
     /// that page: the delta stays.
-    pub(crate) fn complete<E>(
+    pub(super) fn complete<E>(
         &mut self,
         mut content: impl FnMut(u32) -> Result<Page, E>,
     ) -> Result<(), E> {
         for hot in self.0.iter_mut().filter(|page| !page.is_full) {
-            let mut page = content(hot.page_no)?;
-            if hot.page_no == 1 {
-                // A file has its commit here, the log what SQLite has written.
-                header::set_commit(&mut page, CommitNo(0), 0);
-            }
+            let page = as_logged(hot.page_no, content(hot.page_no)?);
             let mut changed = page;
             if let Some((change, _)) = delta::Entry::decode(&hot.entry) {
                 change.apply(&mut changed);
             }
-            if hot.page_no == 1 {
-                header::set_commit(&mut changed, CommitNo(0), 0);
-            }
-            if changed == page {
+            if as_logged(hot.page_no, changed) == page {
                 hot.entry.clear();
                 delta::encode(&mut hot.entry, hot.page_no, &page, None);
                 hot.is_full = true;
             }
         }
         Ok(())
+    }
+
+    /// Adds the outline of a database of this many pages, as far as there is room. `content` returns a page after the last commit.
+    pub(super) fn add_outline<E>(
+        &mut self,
+        size: u32,
+        mut content: impl FnMut(u32) -> Result<Page, E>,
+    ) -> Result<(), E> {
+        let mut seen = BTreeSet::new();
+        for first in 1..=OUTLINE_FIRST_PAGES.min(size) {
+            let mut next = Some(first);
+            for _ in 0..MAX_TREE_DEPTH {
+                let Some(page_no) = next.filter(|page_no| (1..=size).contains(page_no)) else {
+                    break;
+                };
+                if !seen.insert(page_no) {
+                    break;
+                }
+                let page = content(page_no)?;
+                self.put_full(page_no, &as_logged(page_no, page));
+                next = last_child(page_no, &page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the full images of an earlier map with the same last commit.
+    pub(super) fn add_all(&mut self, earlier: &Self) {
+        for hot in earlier.0.iter().filter(|page| page.is_full) {
+            if let Some((entry, _)) = delta::Entry::decode(&hot.entry) {
+                let mut page = ZERO_PAGE;
+                entry.apply(&mut page);
+                self.put_full(hot.page_no, &page);
+            }
+        }
+    }
+
+    /// Adds a page unless its full image is there, or there is no room.
+    fn put_full(&mut self, page_no: u32, page: &Page) {
+        let place = self.0.binary_search_by_key(&page_no, |page| page.page_no);
+        let mut hot = HotPage {
+            page_no,
+            since: 0,
+            is_full: true,
+            entry: Vec::new(),
+        };
+        delta::encode(&mut hot.entry, page_no, page, None);
+        match place {
+            Ok(place) if !self.0[place].is_full => self.0[place] = hot,
+            Err(place) if self.0.len() < MAX_HOT_PAGES => self.0.insert(place, hot),
+            _ => {}
+        }
     }
 
     pub(super) fn encode(&self, packer: &mut Packer, out: &mut Vec<u8>) -> io::Result<()> {
@@ -144,14 +196,33 @@ impl HotPages {
     }
 }
 
+/// A page of a file as it is in the log: page 1 has the object's commit in the file, and what SQLite has written in the log.
+fn as_logged(page_no: u32, mut page: Page) -> Page {
+    if page_no == 1 {
+        header::set_commit(&mut page, CommitNo(0), 0);
+    }
+    page
+}
+
+/// The last child of a page, if it is an interior page of a tree
+/// (<https://www.sqlite.org/fileformat2.html#b_tree_pages>).
+fn last_child(page_no: u32, page: &Page) -> Option<u32> {
+    const INTERIOR_INDEX: u8 = 2;
+    const INTERIOR_TABLE: u8 = 5;
+    let begin = if page_no == 1 { header::BYTES } else { 0 };
+    let mut tree = &page[begin..];
+    let kind = tree.get_u8();
+    tree.advance(7);
+    matches!(kind, INTERIOR_INDEX | INTERIOR_TABLE).then(|| tree.get_u32())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::archive::page_map::samples::{change, page};
-    use crate::ident::ZERO_PAGE;
 
     /// What a hot page leaves of a page of zeros.
-    fn content(hot: &HotPages, page_no: u32) -> Option<u8> {
+    fn left(hot: &HotPages, page_no: u32) -> Option<u8> {
         let mut page = ZERO_PAGE;
         let (entry, _) = delta::Entry::decode(hot.get(page_no)?.entry()).unwrap();
         entry.apply(&mut page);
@@ -168,10 +239,7 @@ mod tests {
             change(&mut followed, 3, at, Some(at - 1));
         }
         let hot = HotPages::of(&followed, 1000);
-        assert_eq!(
-            [1, 2, 3].map(|no| content(&hot, no)),
-            [Some(8), None, Some(8)]
-        );
+        assert_eq!([1, 2, 3].map(|no| left(&hot, no)), [Some(8), None, Some(8)]);
         assert!(hot.get(1).unwrap().is_full());
         assert!(
             !hot.get(3).unwrap().is_full(),
@@ -222,6 +290,64 @@ mod tests {
         let (entry, _) = delta::Entry::decode(hot.get(7).unwrap().entry()).unwrap();
         entry.apply(&mut read);
         assert_eq!(read, whole);
+    }
+
+    /// A database in which page 3 is the root of a tree of four levels, and the others are leaves.
+    fn content(page_no: u32) -> Page {
+        let mut page = page(page_no as u8);
+        let child = match page_no {
+            3 => 500,
+            500 => 700,
+            700 => 900,
+            _ => 0_u32,
+        };
+        page[0] = if child > 0 { 5 } else { 13 };
+        page[8..12].copy_from_slice(&child.to_be_bytes());
+        page
+    }
+
+    #[test]
+    fn an_outline_has_the_first_pages_and_the_way_to_the_last_rows() {
+        let mut hot = HotPages::default();
+        hot.add_outline(1_000, |page_no| Ok::<_, ()>(content(page_no)))
+            .unwrap();
+        let numbers: Vec<u32> = hot.0.iter().map(|page| page.page_no).collect();
+        let first = 1..=OUTLINE_FIRST_PAGES;
+        assert_eq!(numbers, first.chain([500, 700, 900]).collect::<Vec<_>>());
+        let of = |hot: &HotPages, page_no| {
+            let mut read = ZERO_PAGE;
+            let entry = hot.get(page_no).unwrap().entry();
+            delta::Entry::decode(entry).unwrap().0.apply(&mut read);
+            read
+        };
+        assert_eq!(of(&hot, 700), content(700));
+        assert_eq!(header::commit(&of(&hot, 1)), CommitNo(0));
+        // A merge takes them over, and keeps what it knows itself.
+        let mut followed = Followed::default();
+        for at in 1..9 {
+            change(&mut followed, 700, at, Some(at - 1));
+            change(&mut followed, 800, at, Some(at - 1));
+        }
+        let mut merged = HotPages::of(&followed, 1000);
+        merged.add_all(&hot);
+        assert_eq!(merged.0.len(), hot.0.len() + 1);
+        assert_eq!(of(&merged, 700), content(700));
+        assert!(!merged.get(800).unwrap().is_full());
+    }
+
+    #[test]
+    fn pages_that_are_no_tree_end_an_outline() {
+        for child in [0, 1, 3, 1_001, u32::MAX] {
+            let mut hot = HotPages::default();
+            let odd = |_| {
+                let mut page = ZERO_PAGE;
+                page[0] = 2;
+                page[8..12].copy_from_slice(&u32::to_be_bytes(child));
+                Ok::<_, ()>(page)
+            };
+            hot.add_outline(1_000, odd).unwrap();
+            assert_eq!(hot.0.len(), OUTLINE_FIRST_PAGES as usize, "{child}");
+        }
     }
 
     #[test]

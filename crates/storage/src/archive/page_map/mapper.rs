@@ -6,8 +6,11 @@ use crate::archive::block::Packer;
 use crate::archive::chain::Chain;
 use crate::archive::entry::{Entry, Kind};
 use crate::delta;
-use crate::ident::{CommitNo, Life, ObjectKey};
-use crate::limits::{MAPPED_PAGES, MAX_HOT_BYTES, MAX_MAPPED_CHANGES};
+use crate::ident::{CommitNo, Life, ObjectKey, Page};
+use crate::limits::{
+    MAPPED_PAGES, MAX_HOT_BYTES, MAX_HOT_PAGES, MAX_MAPPED_CHANGES, OUTLINED_PAGES, PAGE_BYTES,
+};
+use std::convert::Infallible;
 use std::io;
 
 /// Follows the entries of objects while a run is written. Until the positions of blocks are known, places hold their numbers.
@@ -115,10 +118,51 @@ impl Mapper {
         self.followed.clear();
     }
 
-    /// The hot pages of the object that ended last, with the commit that they are as of, if it is this one and some lack something.
-    pub(crate) fn incomplete(&mut self, key: ObjectKey) -> Option<(CommitNo, &mut HotPages)> {
-        let (of, map) = self.done.last_mut()?;
-        (*of == key && map.hot.lack_something()).then_some((map.last, &mut map.hot))
+    /// The commit as of which the object that ended last would have more hot pages, if it is this one.
+    pub(crate) fn lacks_hot_pages(&self, key: ObjectKey) -> Option<CommitNo> {
+        let (_, map) = self.done.last().filter(|(of, _)| *of == key)?;
+        (map.hot.lack_something() || map.has_outline()).then_some(map.last)
+    }
+
+    /// Completes the hot pages of the object that ended last. `content` returns a page after its last commit.
+    pub(crate) fn complete_hot_pages<E>(
+        &mut self,
+        mut content: impl FnMut(u32) -> Result<Page, E>,
+    ) -> Result<(), E> {
+        self.with_last(|map| {
+            map.hot.complete(&mut content)?;
+            if map.has_outline() {
+                map.hot.add_outline(map.size, content)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives the object that ended last the hot pages that it had in an earlier run, if that has the same last commit.
+    pub(crate) fn add_hot_pages(&mut self, earlier: &PageMap) {
+        let _: Result<(), Infallible> = self.with_last(|map| {
+            if map.last == earlier.last {
+                map.hot.add_all(&earlier.hot);
+            }
+            Ok(())
+        });
+    }
+
+    /// Changes the hot pages of the object that ended last, if there is room for them.
+    fn with_last<E>(
+        &mut self,
+        change: impl FnOnce(&mut PageMap) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some((_, map)) = self.done.last_mut() else {
+            return Ok(());
+        };
+        let before = map.hot.bytes();
+        if self.hot_bytes + MAX_HOT_PAGES * PAGE_BYTES > MAX_HOT_BYTES {
+            return Ok(());
+        }
+        change(map)?;
+        self.hot_bytes = self.hot_bytes + map.hot.bytes() - before;
+        Ok(())
     }
 
     /// Appends the section, with the positions of the blocks.
@@ -137,6 +181,11 @@ impl Mapper {
 }
 
 impl PageMap {
+    /// Whether the hot pages include an outline.
+    fn has_outline(&self) -> bool {
+        self.size >= OUTLINED_PAGES
+    }
+
     /// Sorts the changes, and leaves out those that do not matter: those before a full image, and before a cut of the page.
     fn leave_out(&mut self) {
         let key = |of: &Change| (of.page_no, of.entry());

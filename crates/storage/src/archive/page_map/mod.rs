@@ -35,7 +35,8 @@ use super::block::{BLOCK_HEADER, BlockHeader, Packer};
 use crate::ident::CommitNo;
 use crate::limits::ARCHIVE_BLOCK_BYTES;
 use bytes::{Buf, BufMut};
-pub(crate) use hot::{HotPage, HotPages};
+pub(crate) use hot::HotPage;
+use hot::HotPages;
 #[cfg(feature = "fuzzing")]
 pub(crate) use list::seal;
 pub(crate) use list::{LIST_HEADER, Listed, decode_list, find, list_bytes};
@@ -109,10 +110,11 @@ impl PageMap {
         self.places.get(after.checked_sub(1)?).copied()
     }
 
-    /// What the run leaves of a hot page, if its last commit is after this one.
+    /// What the run leaves of a hot page, if its last commit is after this one or it has all pages.
     pub(crate) fn hot(&self, page_no: u32, after: CommitNo) -> Option<&HotPage> {
-        let is_news = self.last.is_after(after);
-        is_news.then(|| self.hot.get(page_no)).flatten()
+        let hot = self.hot.get(page_no)?;
+        let is_whole = self.has_base && hot.is_full();
+        (is_whole || self.last.is_after(after)).then_some(hot)
     }
 
     /// The entries that change a page in commits after this one, oldest first, each with whether it has the full image. Without those
@@ -358,7 +360,12 @@ mod tests {
             map.changes(1, CommitNo(3), map.hot(1, CommitNo(3))).count(),
             0
         );
-        assert_eq!(map.hot(1, CommitNo(8)), None, "it is no news");
+        assert!(map.hot(1, CommitNo(8)).is_some(), "it is whole");
+        let continued = PageMap {
+            has_base: false,
+            ..map.clone()
+        };
+        assert_eq!(continued.hot(1, CommitNo(8)), None, "it is no news");
         assert_eq!(map.hot(89, CommitNo(3)), None);
     }
 

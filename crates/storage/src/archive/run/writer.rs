@@ -6,11 +6,11 @@ use crate::archive::block::Packer;
 use crate::archive::entry::Entry;
 use crate::archive::filter;
 use crate::archive::index::{INDEX_BLOCK_ENTRIES, IndexEntry, Newest, encode_block};
-use crate::archive::page_map::{HotPages, Mapper};
+use crate::archive::page_map::{Mapper, PageMap};
 use crate::archive::section::{self, Section};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, ObjectKey};
+use crate::ident::{CommitNo, ObjectKey, Page};
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
 use crate::manifest::{Manifest, RunMeta};
 use crate::parallel;
@@ -118,12 +118,22 @@ impl RunWriter {
         }
     }
 
-    /// As [`Mapper::incomplete`].
-    pub(crate) fn incomplete_hot_pages(
+    /// As [`Mapper::lacks_hot_pages`].
+    pub(crate) fn lacks_hot_pages(&self, key: ObjectKey) -> Option<CommitNo> {
+        self.mapper.lacks_hot_pages(key)
+    }
+
+    /// As [`Mapper::complete_hot_pages`].
+    pub(crate) fn complete_hot_pages(
         &mut self,
-        key: ObjectKey,
-    ) -> Option<(CommitNo, &mut HotPages)> {
-        self.mapper.incomplete(key)
+        content: impl FnMut(u32) -> Result<Page>,
+    ) -> Result<()> {
+        self.mapper.complete_hot_pages(content)
+    }
+
+    /// As [`Mapper::add_hot_pages`].
+    pub(crate) fn add_hot_pages(&mut self, earlier: &PageMap) {
+        self.mapper.add_hot_pages(earlier);
     }
 
     fn end_block(&mut self) -> Result<()> {

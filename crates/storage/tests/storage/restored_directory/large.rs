@@ -5,13 +5,13 @@ use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use abide_storage::{
-    Bookmark, Disk, DiskFile, DiskOp, ErrorKind, FaultyDisk, ListOptions, MemoryBudget, ObjectDb,
-    ObjectKey, OpenMode, RemoteRuns, RestoreOptions, Result, SimDisk, SplitMix64, Store,
-    StoreOptions, errno, restore_directory,
+    Bookmark, Disk, DiskFile, DiskOp, ErrorKind, FaultyDisk, ListOptions, ObjectDb, ObjectKey,
+    OpenMode, RemoteRuns, RestoreOptions, Result, SimDisk, SplitMix64, Store, StoreOptions, errno,
+    restore_directory,
 };
 
 use super::life::{object_files, write_file};
@@ -27,7 +27,7 @@ fn lives() -> u64 {
     seeds.map_or(10, |seeds| 4 * seeds.parse::<u64>().unwrap())
 }
 
-fn options() -> StoreOptions {
+pub(super) fn options() -> StoreOptions {
     StoreOptions::small()
         .manual(true)
         .checkpoint_bytes(200 << 10)
@@ -38,7 +38,7 @@ fn open(disk: &SimDisk) -> Store {
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options()).unwrap()
 }
 
-fn key(store: &Store, id: u8) -> ObjectKey {
+pub(super) fn key(store: &Store, id: u8) -> ObjectKey {
     ObjectKey {
         namespace: store.namespace("tests").unwrap(),
         // Not the first, which gets its file when the store is opened.
@@ -59,7 +59,7 @@ fn archive() -> PathBuf {
 }
 
 /// A store elsewhere that has every run that there ever was.
-struct Far(SimDisk);
+pub(super) struct Far(pub(super) SimDisk);
 
 impl RemoteRuns for Far {
     fn open(&self, number: u64, _: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -74,7 +74,7 @@ fn lose(store: Store, disk: &SimDisk) -> SimDisk {
 }
 
 /// The same, and leaves these runs elsewhere.
-fn lose_and_leave(
+pub(super) fn lose_and_leave(
     store: Store,
     disk: &SimDisk,
     far: &SimDisk,
@@ -199,123 +199,6 @@ fn s23_a_large_object_is_read_and_written_before_it_has_a_file() {
     let disk = disk.after_kill();
     let store = open(&disk);
     assert_eq!(values(&store.open_object(key).unwrap()), model);
-}
-
-/// A store elsewhere that counts what is read.
-#[derive(Clone)]
-struct Counting {
-    far: SimDisk,
-    /// The number of the run for each read.
-    reads: Arc<Mutex<Vec<u64>>>,
-}
-
-struct CountingFile {
-    number: u64,
-    file: Arc<dyn DiskFile>,
-    reads: Arc<Mutex<Vec<u64>>>,
-}
-
-impl RemoteRuns for Counting {
-    fn open(&self, number: u64, place: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = Far(self.far.clone()).open(number, place)?;
-        let reads = self.reads.clone();
-        Ok(Arc::new(CountingFile {
-            number,
-            file,
-            reads,
-        }))
-    }
-}
-
-impl DiskFile for CountingFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.reads.lock().unwrap().push(self.number);
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-}
-
-#[test]
-fn s23_the_newest_rows_of_a_large_object_need_few_reads() {
-    for rows_in_commit in [1, 40] {
-        few_reads(&options(), rows_in_commit, 500);
-    }
-}
-
-#[test]
-fn s23_a_run_without_full_images_has_them_of_hot_pages() {
-    // Archived in steps of 64 KiB, all of them in the checkpoint at the end.
-    let small_steps = options().memory(MemoryBudget::new(1 << 20));
-    few_reads(&small_steps, 3, 1500);
-}
-
-/// A large object of three or more runs, whose newest row is in the newest.
-fn few_reads(how: &StoreOptions, rows_in_commit: i64, rows_in_checkpoint: i64) {
-    const ROWS: i64 = 1500;
-    let value = |row: i64| noise(row.cast_unsigned(), 900);
-    let (disk, far) = (SimDisk::new(), SimDisk::new());
-    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), how.clone()).unwrap();
-    let of_store = key(&store, 1);
-    let db = store.open_object(of_store).unwrap();
-    let table = "CREATE TABLE rows (id INTEGER PRIMARY KEY, value BLOB)";
-    db.exec(table, ()).unwrap();
-    for row in 0..ROWS {
-        db.exec("INSERT INTO rows VALUES (?1, ?2)", (row, value(row)))
-            .unwrap();
-        if (row + 1) % rows_in_commit == 0 || row + 1 == ROWS {
-            db.commit().unwrap();
-            flush(&store);
-        }
-        if (row + 1) % rows_in_checkpoint == 0 {
-            store.checkpoint().unwrap();
-        }
-    }
-    drop(db);
-    let disk = lose_and_leave(store, &disk, &far, |_| true);
-    let reads = Arc::new(Mutex::new(Vec::new()));
-    let counting: Arc<dyn RemoteRuns> = Arc::new(Counting {
-        far,
-        reads: reads.clone(),
-    });
-    let how = options().remote_runs(Some(counting));
-    let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), how).unwrap();
-    let runs = store.stats().archive_runs;
-    assert!(runs >= 3, "{runs}");
-    let told = || std::mem::take(&mut *reads.lock().unwrap());
-    told();
-
-    let db = store.open_object(of_store).unwrap();
-    let query = "SELECT id, hex(value) FROM rows ORDER BY id DESC LIMIT 1";
-    let newest: (i64, String) = db.exec(query, ()).unwrap().one().unwrap();
-    let hex = |row: i64| hex::encode_upper(value(row));
-    assert_eq!(newest, (ROWS - 1, hex(ROWS - 1)));
-    let first_answer = told();
-    assert!(first_answer.len() <= 20, "{} reads", first_answer.len());
-    let newest_run = first_answer.iter().max();
-    let only_newest = first_answer.iter().all(|run| Some(run) == newest_run);
-    assert!(only_newest, "{first_answer:?}");
-
-    for row in 0..ROWS {
-        let query = "SELECT hex(value) FROM rows WHERE id = ?1";
-        let read: String = db.exec(query, (row,)).unwrap().one().unwrap();
-        assert!(read == hex(row), "row {row}");
-    }
-    assert_eq!(object_files(&disk), BTreeMap::new());
 }
 
 /// Sets these keys to 5,000 bytes each, a commit for each, and archives them.

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod crash;
+mod few_reads;
 mod incomplete;
 mod keeping;
 mod large;
