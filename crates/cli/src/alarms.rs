@@ -245,7 +245,7 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             let alarms = db.alarms()?.into_iter();
             let rerun: Vec<_> = alarms
                 .filter(|(name, _)| args.alarm.as_deref().is_none_or(|only| only == &**name))
-                .filter_map(|(name, row)| Some((name, row.rerun(now, data.store.epoch())?)))
+                .filter_map(|(name, row)| Some((name, row.rerun(now, db.generation())?)))
                 .collect();
             if rerun.is_empty() {
                 bail!("the object has no such alarm that was given up or waits for a retry");

@@ -361,7 +361,7 @@ impl From<abide_storage::Error> for Error {
             Storage::Busy => ErrorKind::Overloaded,
             Storage::LogFailed => return Self::log_failed(),
             Storage::Damaged => ErrorKind::Damaged,
-            Storage::Refused | Storage::InUse => ErrorKind::Unavailable,
+            Storage::Refused | Storage::InUse | Storage::Moved => ErrorKind::Unavailable,
             _ => ErrorKind::Io,
         };
         let mut told = Self::with_kind(kind, error.to_string());

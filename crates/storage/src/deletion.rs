@@ -49,8 +49,8 @@ impl Engine {
             quarantined = manifest.delete_namespace(namespace);
             manifest.removing.insert(unique_key.to_owned());
         })?;
-        self.objects.forget(namespace);
-        self.alarms.forget(|gone| gone == namespace);
+        self.objects.forget(|key| key.namespace == namespace);
+        self.alarms.forget(|key| key.namespace == namespace);
         self.stored.forget(namespace);
         for saved in quarantined.iter().filter_map(|of| of.pages.as_ref()) {
             // A run that the manifest does not list is never read.

@@ -20,7 +20,7 @@ impl Engine {
     /// Ends an object, whose connection is about to close. Does not wait for room in the log.
     pub(crate) fn end_object(&self, object: &Object) {
         match self.try_to_end(object) {
-            Ok(()) | Err(Refused::Stale | Refused::NoRoom(_)) => {}
+            Ok(()) | Err(Refused::Stale | Refused::NoRoom(_) | Refused::Moved) => {}
             Err(Refused::Failed(error)) => {
                 tracing::warn!(object = %object.key, %error, "a deleted object keeps its file, which is empty");
             }
@@ -39,6 +39,7 @@ impl Engine {
             let transaction = &mut encoding.transaction;
             transaction.time = now;
             transaction.full_image_horizon = log.full_image_horizon();
+            transaction.tenure = object.tenure();
             transaction.bytes.resize(HEADER_BYTES, 0);
             transaction.lengths.push(HEADER_BYTES);
             self.last_record(object, &pages)

@@ -5,12 +5,11 @@ use crate::archive::Archive;
 use crate::archive::archiver::Archiver;
 use crate::archive::compactor::Compactor;
 use crate::archive::sweep::Sweep;
-use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
 use crate::hydration::Hydration;
-use crate::ident::{CommitNo, Lsn, NamespaceNo, ObjectKey, Page};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
 use crate::limits::CLOCK_TOLERANCE;
 use crate::log::gate::Gate;
 use crate::log::part::{self, LogPart};
@@ -18,7 +17,7 @@ use crate::log::range::{self, Range};
 use crate::log::segment_pool::SegmentPool;
 use crate::log::{Shortage, Transaction, WallTime};
 use crate::objects::ObjectTable;
-use crate::overlay::{Object, Pages};
+use crate::overlay::Object;
 use crate::shared::Shared;
 use crate::stored::Stored;
 use crate::sync::Mutex;
@@ -355,20 +354,6 @@ impl Engine {
                     manifest.namespaces.push(unique_key.to_owned());
                 }
             })?;
-        }
-    }
-
-    /// The bookmark of an object's newest commit.
-    pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
-        Bookmark {
-            position: self.shared.log.position(pages.newest),
-            // One that has ended is as one that never was.
-            commit: if pages.size == 0 {
-                CommitNo(0)
-            } else {
-                pages.commit
-            },
-            object: bookmark::mark(key),
         }
     }
 }

@@ -165,7 +165,7 @@ pub struct NamespaceNo(pub u32);
 
 /// One of [`SHARDS`](Self::SHARDS) parts of all objects, whatever their class: the first ten bits of their ids. A node places the objects of
 /// a shard on one worker, and files of many objects are sorted by shard first, so that a shard is a range of each file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(u16);
 
 impl Shard {
@@ -176,6 +176,11 @@ impl Shard {
     /// The shard of the object with this id.
     pub const fn of(id: &[u8; 32]) -> Self {
         Self(u16::from_be_bytes([id[0], id[1]]) >> (u16::BITS - Self::BITS))
+    }
+
+    /// The directory of its object files in that of a class: the first byte of their ids in hex. Three others share it.
+    pub(crate) fn part(self) -> String {
+        hex::encode([(self.0 >> (Self::BITS - 8)) as u8])
     }
 
     /// Its number, counted from 0.

@@ -32,7 +32,8 @@
 //!    `reclaiming`, `shared`.
 //! 8. **The archive**, and the pages saved for quarantined objects: `archive`, `quarantine`.
 //! 9. **Live objects** and checkpoints: `objects`, `checkpoint`, `stored`, `hydration`.
-//! 10. **The engine**, which holds these parts, what it does on its own, and its threads: `engine`, `ending`, `deletion`, `counting`, `sweeping`, `hydrating`, `maintenance`, `threads`.
+//! 10. **The engine**, which holds these parts, what it does on its own, shards that are taken over and given up, and its
+//!     threads: `engine`, `ending`, `deletion`, `counting`, `sweeping`, `hydrating`, `shards`, `maintenance`, `threads`.
 //! 11. **The page file**, which commits to the engine: `pagefile`.
 //! 12. **The database** of one object: `params`, `template`, `guard`, `rows`, `database`, `kv`,
 //!     `idempotency`.
@@ -95,6 +96,9 @@
 //!   complete or refused.
 //! - **s26** An import is one commit, however large: the object is whole or absent after a crash. It replaces nothing, and its timelines are
 //!   above those that the object had.
+//! - **s27** Stores that share objects ([`StoreOptions::claims_shards`]) log no record of a shard at or after the position where they
+//!   closed it ([`Store::close_shard`]). A store that claims the shard ([`Store::claim_shard`]) has its objects and their alarms as the records
+//!   of all earlier owners have them, and nothing else.
 //!
 //! # Example
 //!
@@ -167,6 +171,7 @@ mod reserve;
 mod restore;
 mod restore_directory;
 mod rows;
+mod shards;
 mod shared;
 mod sql_limits;
 mod stand_ins;
@@ -224,6 +229,7 @@ pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
+pub use shards::{Inherited, ShardClaim};
 pub use sql_limits::SqlLimits;
 pub use statistics::StoreStats;
 pub use store::Store;

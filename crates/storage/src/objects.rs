@@ -90,9 +90,12 @@ impl ObjectTable {
             ))
         })?;
         let mut live = self.live.lock();
+        // While the table is locked: an object of an earlier tenure is not put into it after `forget_shard`.
+        let generation = self.shared.log.generation(key.shard());
+        let generation = generation.ok_or_else(|| Error::moved(key))?;
         let object = live
             .entry(key)
-            .or_insert_with(|| Arc::new(Object::new(key, path)));
+            .or_insert_with(|| Arc::new(Object::new(key, generation, path)));
         Ok(object.clone())
     }
 
@@ -136,7 +139,10 @@ impl ObjectTable {
         if pages.open {
             return Err(in_use(key));
         }
-        // After the object was put into the table, where the one who shuts the namespace looks for it.
+        // After the object was put into the table, where the one who shuts the namespace, or forgets the shard, looks for it.
+        if self.shared.log.generation(key.shard()) != Some(object.generation) {
+            return Err(Error::moved(key));
+        }
         if self.shut.lock().contains(&key.namespace) {
             return Err(Error::refused(format!(
                 "the class of the object {key} is being deleted"
@@ -265,13 +271,16 @@ impl ObjectTable {
     /// One of them is open. Nothing has changed.
     pub(crate) fn shut(&self, namespace: NamespaceNo) -> Result<()> {
         self.shut.lock().insert(namespace);
+        self.must_be_closed(|key| key.namespace == namespace)
+            .inspect_err(|_| self.admit(namespace))
+    }
+
+    /// Fails if one of these objects is open.
+    pub(crate) fn must_be_closed(&self, which: impl Fn(&ObjectKey) -> bool) -> Result<()> {
         let mut objects = self.all().into_iter();
-        match objects.find(|object| object.key.namespace == namespace && object.pages().open) {
+        match objects.find(|object| which(&object.key) && object.pages().open) {
             None => Ok(()),
-            Some(object) => {
-                self.admit(namespace);
-                Err(in_use(object.key))
-            }
+            Some(object) => Err(in_use(object.key)),
         }
     }
 
@@ -280,10 +289,10 @@ impl ObjectTable {
         self.shut.lock().remove(&namespace);
     }
 
-    /// Forgets the objects of a namespace that was shut.
-    pub(crate) fn forget(&self, namespace: NamespaceNo) {
+    /// Forgets objects, of which none is open.
+    pub(crate) fn forget(&self, is_gone: impl Fn(&ObjectKey) -> bool) {
         for object in self.all() {
-            if object.key.namespace != namespace {
+            if !is_gone(&object.key) {
                 continue;
             }
             let mut pages = object.pages();
@@ -291,6 +300,19 @@ impl ObjectTable {
                 self.retire(&object, &mut pages);
             }
             self.quarantine_is_listed([object.key]);
+        }
+    }
+
+    /// Returns whether one of these objects is in the table.
+    pub(crate) fn has_any(&self, which: impl Fn(&ObjectKey) -> bool) -> bool {
+        self.live.lock().keys().any(which)
+    }
+
+    /// Puts objects into the table that another node has left. None of their shard is there.
+    pub(crate) fn adopt(&self, objects: impl IntoIterator<Item = Arc<Object>>) {
+        for object in objects {
+            self.count_overlay(0, object.pages().overlay.len());
+            self.live.lock().insert(object.key, object);
         }
     }
 

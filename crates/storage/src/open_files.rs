@@ -166,7 +166,7 @@ fn make_room(
 mod tests {
     use super::*;
     use crate::disk::{Disk, OpenMode, SimDisk};
-    use crate::ident::NamespaceNo;
+    use crate::ident::{Generation, NamespaceNo};
     use std::path::{Path, PathBuf};
 
     struct World {
@@ -179,7 +179,8 @@ mod tests {
             namespace: NamespaceNo(1),
             id: [id; 32],
         };
-        Arc::new(Object::new(key, PathBuf::from(format!("/objects/{id}"))))
+        let path = PathBuf::from(format!("/objects/{id}"));
+        Arc::new(Object::new(key, Generation(1), path))
     }
 
     impl World {

@@ -55,6 +55,11 @@ pub struct StoreOptions {
     /// [`Store::durable`]: crate::Store::durable
     /// [`Store::copied`]: crate::Store::copied
     pub await_copy: bool,
+    /// Own no object before its shard is claimed ([`Store::claim_shard`](crate::Store::claim_shard)), for a store that shares objects
+    /// with others. The directory must be empty, because what counts is in the logs of all owners; the archive must be off, and
+    /// there can be no `max_bytes`. The log is kept until it is copied ([`Store::copied`](crate::Store::copied)): switch on `await_copy`, too.
+    /// Default false.
+    pub claims_shards: bool,
     /// No threads: the caller drives the store with [`Store::write_group`](crate::Store::write_group) and
     /// [`Store::run_maintenance`](crate::Store::run_maintenance). For tests
     /// and simulations that control the order of events. Default false.
@@ -89,6 +94,7 @@ impl Default for StoreOptions {
             remote_runs: None,
             memory: MemoryBudget::unlimited(),
             await_copy: false,
+            claims_shards: false,
             manual: false,
             cores: None,
         }
@@ -109,6 +115,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("archive", &self.archive)
             .field("memory", &self.memory)
             .field("await_copy", &self.await_copy)
+            .field("claims_shards", &self.claims_shards)
             .field("manual", &self.manual)
             .field("cores", &self.cores)
             .finish_non_exhaustive()

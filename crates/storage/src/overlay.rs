@@ -4,11 +4,13 @@
 //! Invariants kept here: a page leaves the overlay only when exactly that version is durable in the file; a delta is
 //! only encoded against an image whose full version is after the log's full-image horizon.
 
+use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::delta::Entry;
 use crate::disk::DiskFile;
-use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Generation, Life, Lsn, ObjectKey, Page, Position, ZERO_PAGE};
 use crate::log::record::Header;
+use crate::log::tenures::Tenure;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -16,9 +18,11 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One object, shared between its connection and the checkpointer.
+/// One object in one tenure of its shard, shared between its connection and the checkpointer.
 pub(crate) struct Object {
     pub(crate) key: ObjectKey,
+    /// The generation of its shard.
+    pub(crate) generation: Generation,
     pub(crate) path: PathBuf,
     pub(crate) file_use: FileUse,
     pages: Mutex<Pages>,
@@ -75,8 +79,8 @@ pub(crate) struct OverlayPage {
     pub(crate) image: Arc<Page>,
     /// The position after the commit that wrote this version.
     pub(crate) lsn: Lsn,
-    /// The position of the record that holds the newest full image.
-    pub(crate) full_at: Lsn,
+    /// The position of the record that holds the newest full image; `None` if it is in another log.
+    pub(crate) full_at: Option<Lsn>,
 }
 
 /// When an object's file was used, for [`crate::open_files`].
@@ -98,9 +102,10 @@ pub(crate) enum FileState {
 }
 
 impl Object {
-    pub(crate) fn new(key: ObjectKey, path: PathBuf) -> Self {
+    pub(crate) fn new(key: ObjectKey, generation: Generation, path: PathBuf) -> Self {
         Self {
             key,
+            generation,
             path,
             file_use: FileUse::default(),
             pages: Mutex::new(Pages {
@@ -119,6 +124,33 @@ impl Object {
                 departures: 0,
                 retired: false,
             }),
+        }
+    }
+
+    /// The tenure in which the object's commits are made.
+    pub(crate) fn tenure(&self) -> Tenure {
+        Tenure {
+            shard: self.key.shard(),
+            generation: self.generation,
+        }
+    }
+
+    /// A position of the log in the object's life.
+    pub(crate) fn position(&self, lsn: Lsn) -> Position {
+        Position::at(self.generation, lsn)
+    }
+
+    /// The bookmark of the newest commit.
+    pub(crate) fn bookmark(&self, pages: &Pages) -> Bookmark {
+        Bookmark {
+            position: self.position(pages.newest),
+            // One that has ended is as one that never was.
+            commit: if pages.size == 0 {
+                CommitNo(0)
+            } else {
+                pages.commit
+            },
+            object: bookmark::mark(self.key),
         }
     }
 
@@ -184,7 +216,7 @@ impl Pages {
                 let page = OverlayPage {
                     image,
                     lsn: end,
-                    full_at: record.lsn,
+                    full_at: Some(record.lsn),
                 };
                 self.overlay.insert(entry.page_no, page);
                 continue;
@@ -201,6 +233,16 @@ impl Pages {
         self.ended = record.life == Life::Ends;
         self.resize(record.database_pages);
         Ok(())
+    }
+
+    /// Moves what was read from other logs to one position of this one, which has no image of any page.
+    pub(crate) fn move_to(&mut self, lsn: Lsn) {
+        #[allow(clippy::iter_over_hash_type, reason = "each is changed alike")]
+        for page in self.overlay.values_mut() {
+            page.lsn = lsn;
+            page.full_at = None;
+        }
+        self.newest = lsn;
     }
 
     /// Sets the database's new size; pages after it are dropped.

@@ -23,7 +23,7 @@ use crate::disk::DiskFile;
 use crate::encoding::Encoding;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey, Page, Position, ZERO_PAGE};
+use crate::ident::{CommitNo, Generation, Lsn, ObjectKey, Page, Position, ZERO_PAGE};
 use crate::limits::{MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::objects::reading;
 use crate::overlay::{Object, Pages};
@@ -149,14 +149,14 @@ impl PageFile {
         self.engine.shared.unix_millis()
     }
 
-    /// The epoch of the store.
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.engine.shared.log.epoch
+    /// The generation of the object's shard.
+    pub(crate) fn generation(&self) -> Generation {
+        self.object.generation
     }
 
     /// The timeline that begins with the object's creation, if this connection creates it.
     pub(crate) fn first_timeline(&self) -> TimelineId {
-        let at = self.engine.shared.log.position(self.opened_at);
+        let at = self.object.position(self.opened_at);
         TimelineId::first(self.object.key, self.raise().of(at))
     }
 
@@ -168,7 +168,7 @@ impl PageFile {
 
     /// Raises timelines that begin from now on above a position of another log. Durable when it returns.
     pub(crate) fn raise_timelines(&self, above: Position) -> Result<()> {
-        let at = self.engine.shared.log.position(self.opened_at);
+        let at = self.object.position(self.opened_at);
         let present = self.raise();
         if present.above(above, at)? == present {
             return Ok(());
@@ -207,8 +207,7 @@ impl PageFile {
 
     /// The bookmark of the newest commit.
     pub(crate) fn bookmark(&self) -> Bookmark {
-        self.engine
-            .bookmark_of(self.object.key, &self.object.pages())
+        self.object.bookmark(&self.object.pages())
     }
 
     /// The bookmark of the next commit. That commit will happen even if nothing has changed.
@@ -217,7 +216,7 @@ impl PageFile {
         let pages = self.object.pages();
         Bookmark {
             commit: self.next_commit(&pages),
-            ..self.engine.bookmark_of(self.object.key, &pages)
+            ..self.object.bookmark(&pages)
         }
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
         let head = Head {
             key: object.key,
             commit: pages.commit,
-            position: shared.log.position(pages.newest),
+            position: object.position(pages.newest),
             database_pages: pages.size,
             unix_millis: shared.unix_millis(),
             entries: 0,

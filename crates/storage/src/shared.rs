@@ -4,6 +4,7 @@
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ident::Lsn;
 use crate::limits::LOG_TAIL_FACTOR;
 use crate::log::{Log, WallTime};
 use crate::manifest::{ClockReading, Manifest};
@@ -67,6 +68,9 @@ impl Shared {
         count_log(&log, &memory);
         if options.await_copy {
             log.await_copies();
+        }
+        if options.claims_shards {
+            log.own_nothing();
         }
         log.begin_clock(catalog.current().clock.unix_millis);
         let saved_steps = AtomicU64::new(log.clock_steps());
@@ -145,10 +149,20 @@ impl Shared {
         self.log.durable().get().saturating_sub(redo)
     }
 
-    /// Bytes of log that are kept for recovery or for the archive.
+    /// The log from here on is needed for recovery, for the archive, or for the next owners of its shards.
+    pub(crate) fn needed_log(&self) -> Lsn {
+        let archived = self.catalog.current().archived();
+        if self.options.claims_shards {
+            archived.min(self.log.released())
+        } else {
+            archived
+        }
+    }
+
+    /// Bytes of log that are kept.
     pub(crate) fn kept_log(&self) -> u64 {
-        let needed = self.catalog.current().archived().get();
-        self.log.appended().get().saturating_sub(needed)
+        let needed = self.needed_log();
+        self.log.appended().get().saturating_sub(needed.get())
     }
 
     /// The amount of kept log in bytes at which commits wait for a checkpoint.

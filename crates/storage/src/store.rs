@@ -7,7 +7,7 @@ use crate::database::ObjectDb;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey, Shard};
 use crate::limits::MIN_SEGMENT_BYTES;
 use crate::log::Progress;
 use crate::log::part::LogPart;
@@ -19,6 +19,7 @@ use crate::quarantine::QuarantinedObject;
 use crate::recovery;
 use crate::repair::{Repair, Repaired};
 use crate::restore::{Cut, CutPage, Import, Incoming, PastDatabase, TimelinesEnd};
+use crate::shards::ShardClaim;
 use crate::statistics::StoreStats;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -64,6 +65,11 @@ impl Store {
                 "segment_bytes is {}, but must be at least {MIN_SEGMENT_BYTES}",
                 options.segment_bytes
             )));
+        }
+        if options.claims_shards && (options.archive.enabled || options.max_bytes.is_some()) {
+            return Err(Error::input(
+                "claims_shards needs archive.enabled = false, and no max_bytes: a shard's history and its size are not kept on one machine",
+            ));
         }
         crate::vfs::configure();
         let engine = recovery::open(disk, dir, options)?;
@@ -113,6 +119,40 @@ impl Store {
             .zip(manifest.namespaces.iter().cloned())
             .filter(|(_, unique_key)| !unique_key.is_empty())
             .collect()
+    }
+
+    /// Takes over the objects of a shard, with their alarms: reads what earlier owners have logged of them, and lets them be
+    /// opened and written. For a store with [`StoreOptions::claims_shards`].
+    ///
+    /// The claim is already decided elsewhere, with this generation: the earlier owners log no more of the shard. What is adopted has the
+    /// position of the claim, so it is released at once. Objects whose records do not begin with their first commit are quarantined when
+    /// they are opened. Not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the claim contradicts itself, or the log that it gives has a gap. [`ErrorKind::Damaged`]: the log that
+    /// it gives is damaged. [`ErrorKind::Refused`]: the store has had the shard in this generation or a later one, or has not
+    /// forgotten its objects since; or the state of one is not in the log. In all cases the shard is as before.
+    pub fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
+        self.0.engine.claim_shard(claim)
+    }
+
+    /// Logs no more of a shard. Returns the end of the log: all records of the shard are before it. When that is durable
+    /// ([`Store::durable`]), another node may claim the shard. From now on commits of its objects fail with
+    /// [`ErrorKind::Moved`], and none is opened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the store does not own the shard.
+    pub fn close_shard(&self, shard: Shard) -> Result<Lsn> {
+        self.0.engine.close_shard(shard)
+    }
+
+    /// Forgets the objects of a shard that was closed, with their alarms and files, so that it can be claimed again. Not for a thread that runs
+    /// objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`]: one of them is open. Nothing has changed. [`ErrorKind::Io`]: a file cannot be removed; try again.
+    pub fn forget_shard(&self, shard: Shard) -> Result<()> {
+        self.0.engine.forget_shard(shard)
     }
 
     /// Deletes a namespace with all its objects and their alarms. Returns whether there was one. This cannot be undone.
@@ -366,11 +406,6 @@ impl Store {
     /// ([`StoreOptions::manual`]) the caller does that work.
     pub fn has_threads(&self) -> bool {
         self.0.engine.shared.threads
-    }
-
-    /// The number of this opening of the data directory, which increases by one each time.
-    pub fn epoch(&self) -> u32 {
-        self.0.engine.shared.log.epoch.get()
     }
 
     /// The position after the newest commit of any object, durable or not.

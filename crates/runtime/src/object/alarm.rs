@@ -142,21 +142,29 @@ impl Object {
             return Ok(None);
         };
         let row = self.read(|db| db.named_alarm(name))?;
-        Ok(Some(row.unwrap_or_else(|| AlarmRow {
+        if row.is_some() {
+            return Ok(row);
+        }
+        Ok(Some(AlarmRow {
             attempts: attempt.retry_count.saturating_add(1),
             begun: Some(BegunAttempt {
-                epoch: self.worker.store.epoch(),
+                epoch: self.generation()?,
                 isolation: Isolation::Free,
             }),
             ..AlarmRow::at(attempt.scheduled_time.unix_millis())
-        })))
+        }))
     }
 
     /// The row, if it records an attempt that its process did not survive.
     fn cut_off_alarm(&self, name: &str) -> Result<Option<AlarmRow>> {
         let row = self.read(|db| db.named_alarm(name))?;
-        let epoch = self.worker.store.epoch();
-        Ok(row.filter(|row| row.was_cut_off(epoch)))
+        let generation = self.generation()?;
+        Ok(row.filter(|row| row.was_cut_off(generation)))
+    }
+
+    /// The generation of the object's shard.
+    pub(super) fn generation(&self) -> Result<u32> {
+        self.read(|db| Ok(db.generation()))
     }
 
     pub(super) fn write_alarm(&self, name: &str, row: Option<&AlarmRow>) -> Result<()> {

@@ -151,8 +151,8 @@ impl Object {
             }
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         };
-        let epoch = self.worker.store.epoch();
-        let mut row = self.to_attempt(&name, row, epoch);
+        let generation = self.generation()?;
+        let mut row = self.to_attempt(&name, row, generation);
         if !is_due(row.entry()) {
             // An alarm for a time of the clock, set in an attempt that was cut off. The clock was set back since.
             self.write_alarm(&name, Some(&row))?;
@@ -166,7 +166,10 @@ impl Object {
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
         row.attempts = row.attempts.saturating_add(1);
-        row.begun = Some(BegunAttempt { epoch, isolation });
+        row.begun = Some(BegunAttempt {
+            epoch: generation,
+            isolation,
+        });
         // The retry time in case this process does not survive the attempt.
         let retry = &self.binding.options.alarm_retry;
         let crashes = row.broken.saturating_add(1);
@@ -198,10 +201,10 @@ impl Object {
     }
 
     /// The alarm to attempt; logs the outcome of an attempt that was cut off.
-    fn to_attempt(&self, name: &str, row: AlarmRow, epoch: u32) -> AlarmRow {
-        let was_cut_off = row.was_cut_off(epoch);
+    fn to_attempt(&self, name: &str, row: AlarmRow, generation: u32) -> AlarmRow {
+        let was_cut_off = row.was_cut_off(generation);
         let before = row.crashes;
-        let row = row.to_attempt(epoch);
+        let row = row.to_attempt(generation);
         let counters = &self.worker.mailbox.counters;
         if was_cut_off {
             counters.alarms_cut_off.add();
@@ -337,11 +340,11 @@ impl Object {
                 ),
             ));
         }
-        let (now, epoch) = (self.worker.clock_time(), self.worker.store.epoch());
+        let (now, generation) = (self.worker.clock_time(), self.generation()?);
         let rows = self.read(ObjectDb::alarms)?.into_iter();
         let rerun: Vec<_> = rows
             .filter(|(of, _)| name.is_none_or(|name| name == &**of))
-            .filter_map(|(of, row)| Some((of, row.rerun(now, epoch)?)))
+            .filter_map(|(of, row)| Some((of, row.rerun(now, generation)?)))
             .collect();
         for (of, row) in &rerun {
             self.write_alarm(of, Some(row))?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// An attempt that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BegunAttempt {
-    /// The epoch of the store in which it began ([`Store::epoch`](crate::Store::epoch)).
+    /// The generation of the object's shard in which it began ([`ObjectDb::generation`](crate::ObjectDb::generation)).
     pub epoch: u32,
     /// How far it was isolated from suspects.
     #[serde(default, skip_serializing_if = "is_free")]
@@ -38,7 +38,7 @@ pub struct AlarmRow {
     /// suspect next to it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub crashes: u32,
-    /// The attempt that has begun and whose end is not recorded. If its epoch is over, its process did not survive it.
+    /// The attempt that has begun and whose end is not recorded. If its generation is over, its process did not survive it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<BegunAttempt>,
     /// When the attempt that has begun or failed is retried, in steady time ([`ClockTime::steady`]). An attempt runs
@@ -118,11 +118,11 @@ impl AlarmRow {
         })
     }
 
-    /// The alarm to attempt now, in this epoch: the one that was set in an attempt that was cut off, or itself.
+    /// The alarm to attempt now, in this generation: the one that was set in an attempt that was cut off, or itself.
     #[must_use]
-    pub fn to_attempt(mut self, epoch: u32) -> Self {
+    pub fn to_attempt(mut self, generation: u32) -> Self {
         if let Some(begun) = self.begun.take() {
-            let crashed = begun.epoch != epoch && begun.isolation == Isolation::Alone;
+            let crashed = begun.epoch != generation && begun.isolation == Isolation::Alone;
             self.crashes = self.crashes.saturating_add(u32::from(crashed));
             self.broken = self.broken.saturating_add(1);
             self.cut_off = self.cut_off.saturating_add(1);
@@ -163,10 +163,10 @@ impl AlarmRow {
         self.next_alarm().map(|next| next.asked(now))
     }
 
-    /// The alarm reset to fire immediately as if for the first time, if it was given up or waits for a retry. `epoch`
-    /// is that of the store: a running attempt is not rerun.
-    pub fn rerun(self, now: ClockTime, epoch: u32) -> Option<Self> {
-        let runs = self.begun.is_some() && !self.was_cut_off(epoch);
+    /// The alarm reset to fire immediately as if for the first time, if it was given up or waits for a retry. An
+    /// attempt that runs in this generation is not rerun.
+    pub fn rerun(self, now: ClockTime, generation: u32) -> Option<Self> {
+        let runs = self.begun.is_some() && !self.was_cut_off(generation);
         let waits = self.attempts > 0 && !runs;
         let scheduled = self.next.unwrap_or(self.scheduled).min(now.unix_millis);
         (self.failed || waits).then(|| Self {
@@ -180,9 +180,9 @@ impl AlarmRow {
         self.attempts.saturating_sub(self.cut_off)
     }
 
-    /// Returns whether an attempt began in an earlier epoch.
-    pub fn was_cut_off(&self, epoch: u32) -> bool {
-        self.begun.is_some_and(|begun| begun.epoch != epoch)
+    /// Returns whether an attempt began in an earlier generation.
+    pub fn was_cut_off(&self, generation: u32) -> bool {
+        self.begun.is_some_and(|begun| begun.epoch != generation)
     }
 
     /// The index entry of this alarm, if it is the object's only one.

@@ -50,6 +50,15 @@ pub(super) struct Effect {
     pub(super) cleared: usize,
 }
 
+/// How an alarm must run of which an earlier process has begun an attempt and not ended it; `None` for others.
+fn suspicion(entry: &AlarmEntry) -> Option<Isolation> {
+    match entry.begun? {
+        _ if entry.failed => None,
+        Isolation::Free => Some(Isolation::Few),
+        Isolation::Few | Isolation::Alone => Some(Isolation::Alone),
+    }
+}
+
 impl Shard {
     /// Builds the queues. Alarms taken earlier can be taken again; attempts that had begun become suspects.
     pub(super) fn open_queues(&mut self, set_back: i64) {
@@ -58,15 +67,7 @@ impl Shard {
         #[allow(clippy::iter_over_hash_type, reason = "each becomes a suspect or not")]
         for (key, entry) in &mut self.entries {
             entry.cut_off = entry.begun.is_some();
-            if entry.failed {
-                continue;
-            }
-            let isolation = match entry.begun {
-                None => Isolation::Free,
-                Some(Isolation::Free) => Isolation::Few,
-                Some(Isolation::Few | Isolation::Alone) => Isolation::Alone,
-            };
-            if isolation != Isolation::Free {
+            if let Some(isolation) = suspicion(entry) {
                 self.suspects.insert(*key, isolation);
             }
         }
@@ -151,6 +152,20 @@ impl Shard {
             earlier: self.enqueue(key, entry),
             cleared,
         }
+    }
+
+    /// Takes over an alarm of another process, which is not in the index. Returns how many suspects it adds.
+    pub(super) fn adopt(&mut self, key: ObjectKey, mut entry: AlarmEntry) -> (Effect, usize) {
+        entry.cut_off = entry.begun.is_some();
+        // Before a taker divides the alarms, it looks for suspects among all of them.
+        let suspicion = suspicion(&entry).filter(|_| self.queues.is_some());
+        if let Some(isolation) = suspicion {
+            self.suspects.insert(key, isolation);
+        }
+        (
+            self.change(key, AlarmChange::Set(entry)),
+            usize::from(suspicion.is_some()),
+        )
     }
 
     /// An entry was replaced or removed.

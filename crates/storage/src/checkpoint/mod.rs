@@ -179,9 +179,7 @@ impl Checkpointer {
 
     fn write_files(&self, horizon: Horizon, known: &mut Files) -> Result<()> {
         let redo = horizon.redo;
-        let Shared {
-            disk, dir, catalog, ..
-        } = &*self.shared;
+        let Shared { disk, dir, .. } = &*self.shared;
         let failed = |error| {
             Error::io(
                 format_args!("syncing the object files in {}", dir.display()),
@@ -222,8 +220,7 @@ impl Checkpointer {
             return Err(error);
         }
         self.archiver.archive(horizon, &files)?;
-        let archived = catalog.current().archived();
-        if let Err(error) = self.segments.trim(archived) {
+        if let Err(error) = self.segments.trim(self.shared.needed_log()) {
             tracing::warn!(%error, "cannot remove an unneeded segment");
         }
         Ok(())

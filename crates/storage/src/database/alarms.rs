@@ -5,7 +5,6 @@ use super::ObjectDb;
 use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::alarms::AlarmRow;
 use crate::error::{Error, Result};
-use crate::ident::Epoch;
 use crate::limits::{MAX_ALARM_NAME_BYTES, MAX_NAMED_ALARMS};
 use crate::timeline::TimelineRow;
 use std::collections::BTreeMap;
@@ -51,11 +50,11 @@ impl Alarms {
     ///
     /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
-    fn entry(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
+    fn entry(&self, generation: u32, set_back: i64) -> Option<AlarmEntry> {
         if self.is_silent() && !self.due_for_restore {
             return None;
         }
-        let entry = self.entry_of_rows(epoch, set_back);
+        let entry = self.entry_of_rows(generation, set_back);
         let (due, wait) = match (self.due_for_restore, self.tell_at) {
             (true, _) => (0, false),
             (false, Some(tell_at)) if !self.dormant => (tell_at, true),
@@ -73,9 +72,9 @@ impl Alarms {
         self.dormant
     }
 
-    fn entry_of_rows(&self, epoch: Epoch, set_back: i64) -> Option<AlarmEntry> {
+    fn entry_of_rows(&self, generation: u32, set_back: i64) -> Option<AlarmEntry> {
         let of = |row: &AlarmRow| AlarmEntry {
-            cut_off: !row.failed && row.was_cut_off(epoch.0),
+            cut_off: !row.failed && row.was_cut_off(generation),
             ..row.entry()
         };
         let first = self.first(set_back).map(|(_, row)| row);
@@ -137,8 +136,8 @@ impl ObjectDb {
 
     /// The index entry that the object's alarms should have.
     pub fn alarm_entry(&self) -> Result<Option<AlarmEntry>> {
-        let (epoch, set_back) = (self.epoch(), self.set_back());
-        self.with_alarms(|alarms| alarms.entry(epoch, set_back))
+        let (generation, set_back) = (self.generation(), self.set_back());
+        self.with_alarms(|alarms| alarms.entry(generation, set_back))
     }
 
     /// Sets or removes the object's unnamed alarm, in the current transaction.
@@ -310,11 +309,8 @@ mod tests {
             has_table: true,
             ..Alarms::default()
         };
-        let told = alarms.entry(Epoch(2), 0);
+        let told = alarms.entry(2, 0);
         assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");
-        assert!(
-            AlarmEntry::agree(told, alarms.entry(Epoch(3), 0)),
-            "{told:?}"
-        );
+        assert!(AlarmEntry::agree(told, alarms.entry(3, 0)), "{told:?}");
     }
 }

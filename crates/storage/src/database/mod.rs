@@ -26,7 +26,7 @@ mod tokens;
 use crate::bookmark::Bookmark;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::ident::{Epoch, Lsn};
+use crate::ident::Lsn;
 use crate::limits::{CONNECTION_BYTES, PAGE_BYTES};
 use crate::pagefile::PageFile;
 use crate::params::Params;
@@ -234,9 +234,10 @@ impl ObjectDb {
         self.file.set_back()
     }
 
-    /// The epoch of the store.
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.file.epoch()
+    /// The generation of the object's shard, which rises with each owner. On a single machine the process that has the data directory
+    /// owns all shards, and the generation is the number of this opening of it.
+    pub fn generation(&self) -> u32 {
+        self.file.generation().0
     }
 
     /// Returns whether there are writes that neither `commit` nor [`Self::defer`] has ended.

@@ -34,6 +34,9 @@ pub enum ErrorKind {
     Damaged,
     /// Another process is using the data directory.
     InUse,
+    /// The object's shard belongs to another node, or did when the call was made: nothing was changed. Only stores of a cluster
+    /// return it.
+    Moved,
     /// The data directory cannot be used as it is; the message says what to do.
     Refused,
     /// The file system returned an error outside the log. If it concerned an object's file, only that object is
@@ -131,6 +134,16 @@ impl Error {
         )
     }
 
+    pub(crate) fn moved(key: ObjectKey) -> Self {
+        let shard = key.shard().get();
+        Self::new(
+            ErrorKind::Moved,
+            format!(
+                "the object {key} belongs to shard {shard}, which this node does not own: call it on the node that does; nothing was changed"
+            ),
+        )
+    }
+
     pub(crate) fn log_failed(why: &str) -> Self {
         Self::new(
             ErrorKind::LogFailed,
@@ -151,6 +164,14 @@ impl Error {
     }
 
     /// Wraps an I/O error of an object's own file.
+    /// The same error, which happened in this operation.
+    pub(crate) fn while_doing(self, doing: impl fmt::Display) -> Self {
+        Self {
+            message: format!("{doing}: {}", self.message),
+            ..self
+        }
+    }
+
     pub(crate) fn of_object(key: ObjectKey, doing: impl fmt::Display, error: &io::Error) -> Self {
         let mut wrapped = Self::io(doing, error);
         if wrapped.kind == ErrorKind::Io {

@@ -86,12 +86,18 @@ fn transaction(bytes: usize) -> Transaction {
         bytes: vec![0; bytes],
         lengths: vec![bytes],
         full_image_horizon: Lsn::ZERO,
+        tenure: TENURE,
         time: WallTime::default(),
         ticket: None,
     };
     header.write(&mut transaction.bytes);
     transaction
 }
+
+const TENURE: Tenure = Tenure {
+    shard: Shard::of(&[1; 32]),
+    generation: Generation(1),
+};
 
 const SCHEDULES: usize = 2_000;
 
@@ -115,6 +121,7 @@ fn commit_at(log: &Log, bytes: usize, now: impl Fn() -> u64) -> Result<Lsn> {
                 log.must_be_open()?;
                 log.wait_for_room(&transaction, Duration::from_secs(1));
             }
+            Err(Refused::Moved) => return Err(Error::input("the shard is closed")),
             Err(Refused::Failed(error)) => return Err(error),
             Err(Refused::Stale) => {}
         }
@@ -581,5 +588,34 @@ fn commits_after_a_step_back_have_no_time_before_it() {
         let times = times.0.lock();
         let mut after = times.iter().filter(|(lsn, _)| *lsn >= end);
         assert!(after.all(|(_, time)| *time == AFTER), "{times:?}");
+    });
+}
+
+#[test]
+fn no_record_of_a_shard_is_after_the_position_where_it_was_closed() {
+    explore(SCHEDULES, || {
+        let log = log(Provider::default());
+        let threads = Threads::of(&log);
+        let appenders = [0, 1].map(|_| {
+            let log = log.clone();
+            spawn(move || {
+                let ends = [0, 1].map(|_| commit(&log, SMALL).ok());
+                assert!(
+                    ends[0].is_some() || ends[1].is_none(),
+                    "it was closed for good"
+                );
+                ends.into_iter().flatten().max()
+            })
+        });
+        let closer = {
+            let log = log.clone();
+            spawn(move || log.close_shard(TENURE.shard).unwrap())
+        };
+        let until = closer.join().unwrap();
+        for appender in appenders {
+            assert!(appender.join().unwrap().is_none_or(|end| end <= until));
+        }
+        assert_eq!(log.appended(), until);
+        threads.end(&log);
     });
 }

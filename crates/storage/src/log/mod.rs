@@ -10,6 +10,7 @@
 //! - An error or a panic of the provider poisons the log permanently: the durable LSN never advances again, every later
 //!   append is rejected, and the listeners are notified once.
 //! - Space is reserved before a record is accepted, so the disk never fills up in the middle of one ([`room`]).
+//! - A record is accepted only in an open tenure of its shard ([`tenures`]).
 //! - A delta may be appended only if its base has a full image after the full-image horizon. This is checked again
 //!   here, under the lock, because a checkpoint can begin between encoding and appending.
 
@@ -29,9 +30,10 @@ mod room;
 pub(crate) mod segment;
 pub(crate) mod segment_pool;
 mod stats;
+pub(crate) mod tenures;
 
 use crate::error::{Error, Result};
-use crate::ident::{Epoch, Lsn, Position};
+use crate::ident::{Epoch, Generation, Lsn, Position, Shard};
 use crate::limits::{MAX_UNSYNCED_BYTES, SPARE_BUFFERS};
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +47,7 @@ use room::{Room, Ticket};
 pub(crate) use stats::{Counter, LogStats};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use tenures::{Tenure, Tenures};
 
 /// What a listener is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub(crate) struct Transaction {
     pub(crate) lengths: Vec<usize>,
     /// The horizon that its deltas were encoded against.
     pub(crate) full_image_horizon: Lsn,
+    /// The tenure in which it was made.
+    pub(crate) tenure: Tenure,
     /// The time of the commit.
     pub(crate) time: WallTime,
     /// Its place in the queue for log space.
@@ -109,6 +114,8 @@ pub(crate) enum Refused {
     Stale,
     /// There is no space yet: wait with [`Log::wait_for_room`] and retry, or [`Log::give_up`].
     NoRoom(Shortage),
+    /// The tenure of its shard has ended.
+    Moved,
     /// The log has failed or was closed.
     Failed(Error),
 }
@@ -145,6 +152,7 @@ struct State {
     /// The newest time of the wall clock that a commit had, since the last known step back; milliseconds since 1970.
     newest_millis: u64,
     room: Room,
+    tenures: Tenures,
     closed: bool,
     writer_waits: bool,
     /// The writer's thread has ended.
@@ -180,6 +188,7 @@ impl Log {
                 appended: end,
                 newest_millis: 0,
                 room,
+                tenures: Tenures::of_all(epoch.into()),
                 closed: false,
                 writer_waits: false,
                 writer_ended: false,
@@ -201,6 +210,11 @@ impl Log {
     /// Nothing is released before [`Self::copied`] has said that it is copied.
     pub(crate) fn await_copies(&mut self) {
         self.announcer.await_copies();
+    }
+
+    /// Owns no shard before [`Self::open_shard`].
+    pub(crate) fn own_nothing(&mut self) {
+        self.state.lock().tenures = Tenures::of_none();
     }
 
     /// Has `written` called with the number of bytes that have become durable here.
@@ -275,6 +289,9 @@ impl Log {
         if self.failed() || state.closed {
             return Err(Refused::Failed(self.failure()));
         }
+        if !state.tenures.has(transaction.tenure) {
+            return Err(Refused::Moved);
+        }
         if self.full_image_horizon() != transaction.full_image_horizon
             || self.clock_steps() != transaction.time.steps
         {
@@ -314,6 +331,28 @@ impl Log {
         }
         self.stats.commits.add(1);
         Ok(Appended { start, end })
+    }
+
+    /// The generation in which records of a shard are accepted; `None` if they are not.
+    pub(crate) fn generation(&self, shard: Shard) -> Option<Generation> {
+        self.state.lock().tenures.generation(shard)
+    }
+
+    /// Returns whether a shard is closed and was not open in this generation or a later one.
+    pub(crate) fn may_open_shard(&self, tenure: Tenure) -> bool {
+        self.state.lock().tenures.may_open(tenure)
+    }
+
+    /// Accepts records of a shard from now on.
+    pub(crate) fn open_shard(&self, tenure: Tenure) {
+        self.state.lock().tenures.open(tenure);
+    }
+
+    /// Accepts no more records of a shard. Returns the end of the log: all records of the shard are before it. `None` if
+    /// the shard was not open.
+    pub(crate) fn close_shard(&self, shard: Shard) -> Option<Lsn> {
+        let mut state = self.state.lock();
+        state.tenures.close(shard).then_some(state.appended)
     }
 
     /// How many steps back of the clock this process has seen.

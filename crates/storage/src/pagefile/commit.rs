@@ -3,7 +3,7 @@
 use super::{PageFile, Replacement, spare};
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ident::{Life, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
@@ -31,6 +31,7 @@ impl PageFile {
                         .continues(reason);
                     self.engine.make_room(shortage, &encoding.transaction)?;
                 }
+                Err(Refused::Moved) => return Err(Error::moved(self.object.key)),
                 Err(Refused::Failed(error)) => return Err(error),
             }
         }
@@ -112,7 +113,7 @@ impl PageFile {
             };
             let full_at = match pages.overlay.get(&page_no) {
                 Some(old) if !full => old.full_at,
-                _ => start,
+                _ => Some(start),
             };
             let page = OverlayPage {
                 image,
@@ -166,6 +167,7 @@ impl PageFile {
         transaction.bytes.clear();
         transaction.lengths.clear();
         transaction.full_image_horizon = full_image_horizon;
+        transaction.tenure = self.object.tenure();
         written.clear();
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
@@ -180,7 +182,7 @@ impl PageFile {
             let previous = pages
                 .overlay
                 .get(&page_no)
-                .filter(|old| old.full_at >= full_image_horizon && !replaces);
+                .filter(|old| old.full_at >= Some(full_image_horizon) && !replaces);
             let encoded = delta::encode(
                 &mut transaction.bytes,
                 page_no,

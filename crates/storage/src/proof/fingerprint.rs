@@ -64,7 +64,7 @@ impl Engine {
             let (seen, object) = self.objects.with(key, |object, pages| {
                 let looked = self.objects.look_at_file(object, pages);
                 let at = looked.map(|()| {
-                    let at = self.bookmark_of(key, pages);
+                    let at = object.bookmark(pages);
                     pages.quarantined.is_none().then_some((at, pages.size))
                 });
                 (at, object.clone())

@@ -20,7 +20,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::hydrating;
-use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::ident::{Generation, Lsn, NamespaceNo, ObjectKey};
 use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
 use crate::log::Log;
 use crate::log::local::LocalSegments;
@@ -57,10 +57,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     let lock = catalog::lock(&*disk, dir)?;
     restore_directory::must_be_finished(&*disk, dir)?;
     let log_dir = dir.join("log");
-    let mut manifest = match Manifest::load(&*disk, dir)? {
-        Some(manifest) => manifest,
-        None => begin(&*disk, dir, &log_dir, &options)?,
-    };
+    let mut manifest = manifest(&*disk, dir, &log_dir, &options)?;
     disk.create_dir_all(&log_dir).map_err(failed)?;
     prepare_objects(&*disk, dir, &manifest).map_err(failed)?;
 
@@ -73,7 +70,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
         Loaded::Damaged(run) => (AlarmIndex::default(), false, Some(run)),
     };
     // A run may be older than the deletion of a namespace.
-    alarms.forget(|namespace| manifest.is_deleted(namespace));
+    alarms.forget(|key| manifest.is_deleted(key.namespace));
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = timing::now();
@@ -163,6 +160,24 @@ fn prepare_objects(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> std::io:
     Ok(())
 }
 
+/// The manifest, which is a new one in an empty directory.
+fn manifest(
+    disk: &dyn Disk,
+    dir: &Path,
+    log_dir: &Path,
+    options: &StoreOptions,
+) -> Result<Manifest> {
+    match Manifest::load(disk, dir)? {
+        Some(_) if options.claims_shards => Err(Error::refused(format!(
+            "{} has been used: a store that claims shards begins in an empty directory, because the logs of all owners have \
+             what counts. Nothing was changed; choose another directory",
+            dir.display()
+        ))),
+        Some(manifest) => Ok(manifest),
+        None => begin(disk, dir, log_dir, options),
+    }
+}
+
 /// Initializes the manifest of an empty directory.
 fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) -> Result<Manifest> {
     let failed = |error| {
@@ -216,9 +231,11 @@ fn take(
         None => {
             let path = object_path(dir, manifest, key)
                 .ok_or_else(|| unknown_namespace(key.namespace, header.lsn))?;
+            // The epoch that begins once the log is read.
+            let generation = Generation(manifest.epoch + 1);
             objects
                 .entry(key)
-                .or_insert_with(|| Arc::new(Object::new(key, path)))
+                .or_insert_with(|| Arc::new(Object::new(key, generation, path)))
         }
     };
     let mut pages = object.pages();

@@ -22,7 +22,7 @@ use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
-use crate::overlay::Pages;
+use crate::overlay::{Object, Pages};
 use crate::quarantine::{self, needs_repair};
 use crate::repair::Repair;
 use crate::timeline::{Afterwards, StoredCause};
@@ -111,8 +111,8 @@ impl Engine {
         if let Some(quarantine) = self.shared.catalog.current().quarantine_of(key) {
             return Err(quarantine::refusal(key, &quarantine.why));
         }
-        let (bookmark, quarantined) = self.at_present(key, |pages| {
-            (self.bookmark_of(key, pages), pages.quarantined.clone())
+        let (bookmark, quarantined) = self.at_present(key, |object, pages| {
+            (object.bookmark(pages), pages.quarantined.clone())
         })?;
         if let Some(why) = quarantined {
             return Err(quarantine::refusal(key, &why));
@@ -126,8 +126,8 @@ impl Engine {
         if self.shared.catalog.current().quarantine_of(key).is_some() {
             return Ok(None);
         }
-        let seen = self.at_present(key, |pages| {
-            let commit = self.bookmark_of(key, pages).commit;
+        let seen = self.at_present(key, |object, pages| {
+            let commit = object.bookmark(pages).commit;
             pages.quarantined.is_none().then_some(commit)
         });
         match seen {
@@ -137,11 +137,11 @@ impl Engine {
     }
 
     /// Reads an object's newest commit number, whether it is open or not.
-    fn at_present<R>(&self, key: ObjectKey, look: impl FnOnce(&Pages) -> R) -> Result<R> {
+    fn at_present<R>(&self, key: ObjectKey, look: impl FnOnce(&Object, &Pages) -> R) -> Result<R> {
         self.hydrate(key)?;
         let (seen, object) = self.objects.with(key, |object, pages| {
             let looked = self.objects.look_at_file(object, pages);
-            (looked.map(|()| look(pages)), object.clone())
+            (looked.map(|()| look(object, pages)), object.clone())
         })?;
         self.objects.forget_if_idle(&object);
         seen

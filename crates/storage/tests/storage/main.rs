@@ -27,6 +27,7 @@ mod parallel;
 mod recovery_points;
 mod release;
 mod restored_directory;
+mod shards;
 mod sql;
 mod stalls;
 mod sweep;

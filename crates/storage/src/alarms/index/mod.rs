@@ -295,12 +295,26 @@ impl AlarmIndex {
         self.take_effect(&layout, place, effect);
     }
 
-    /// Forgets the alarms of some namespaces. The next run does not have them.
-    pub(crate) fn forget(&self, is_gone: impl Fn(NamespaceNo) -> bool) {
+    /// Takes over the alarm of an object from another node, as of a position. If an attempt had begun there, it is a suspect.
+    pub(crate) fn adopt(&self, key: ObjectKey, entry: AlarmEntry, end: Lsn) {
+        let layout = self.layout();
+        let place = layout.place(&key);
+        let (effect, suspects) = {
+            let mut shard = layout.shards[place].lock();
+            shard.changed.insert(key);
+            shard.newest = shard.newest.max(end);
+            shard.adopt(key, entry)
+        };
+        self.suspects.fetch_add(suspects, Ordering::Relaxed);
+        self.take_effect(&layout, place, effect);
+    }
+
+    /// Forgets the alarms of some objects. The next run does not have them.
+    pub(crate) fn forget(&self, is_gone: impl Fn(&ObjectKey) -> bool) {
         let mut gone = Vec::new();
         for shard in self.layout().each() {
             let keys = shard.entries.keys().copied();
-            gone.extend(keys.filter(|key| is_gone(key.namespace)));
+            gone.extend(keys.filter(|key| is_gone(key)));
         }
         gone.sort_unstable();
         for key in gone {

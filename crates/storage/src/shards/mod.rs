@@ -1,0 +1,160 @@
+//! The shards of a store that is one of several: taking one over, and giving one up.
+//!
+//! 1. The owner closes the shard in its log ([`Engine::close_shard`]). All of its records are before the position where it was
+//!    closed, which must be durable before anyone else owns the shard.
+//! 2. Once none of its objects is open, the owner forgets them ([`Engine::forget_shard`]): pages, alarms and files.
+//! 3. The next owner reads the records of the shard that its predecessors' logs have ([`inherited`]), and puts the pages and alarms
+//!    into its own tables. Then it opens the shard in its log ([`Engine::claim_shard`]).
+//!
+//! Positions of different logs are never compared. What is adopted gets the position of the claim in the new owner's log,
+//! which is durable, so no answer waits for it. Its pages have no full image in that log: the first change of each is
+//! logged as one.
+
+mod inherited;
+
+pub use inherited::Inherited;
+
+use crate::disk::sync_names;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::ident::{Generation, Lsn, ObjectKey, Shard};
+use crate::log::tenures::Tenure;
+use inherited::Adopted;
+
+/// A shard to take over: see [`Store::claim_shard`](crate::Store::claim_shard).
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the caller builds it")]
+pub struct ShardClaim {
+    /// The shard.
+    pub shard: Shard,
+    /// The generation of the new tenure: above those of all earlier ones.
+    pub generation: u32,
+    /// The position of the claim in the store's own log. It is durable, and every record of the shard in this log will be after it.
+    pub since: Lsn,
+    /// What earlier owners have logged and not archived, in the order of their generations.
+    pub inherited: Vec<Inherited>,
+}
+
+impl Engine {
+    /// See [`crate::Store::claim_shard`].
+    pub(crate) fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
+        let tenure = Tenure {
+            shard: claim.shard,
+            generation: Generation(claim.generation),
+        };
+        self.must_share("claim a shard")?;
+        if claim.since > self.shared.log.durable() {
+            return Err(Error::input(format!(
+                "shard {} is claimed as of position {}, but this store's log is durable up to {}: claim it at a durable position",
+                claim.shard.get(),
+                claim.since,
+                self.shared.log.durable()
+            )));
+        }
+        let generations = claim.inherited.iter().map(|part| part.generation);
+        if !generations
+            .chain([claim.generation])
+            .is_sorted_by(|a, b| a < b)
+        {
+            return Err(Error::input(format!(
+                "the generations of shard {} do not rise: give the inherited parts from the oldest to the newest, and claim the shard in a later one",
+                claim.shard.get()
+            )));
+        }
+        let adopted = self.read_inherited(claim)?;
+        // A checkpoint that runs may know objects of the last tenure. One claim at a time.
+        let _unchanged = self.checkpointer.pause()?;
+        let refused = |why: &str| {
+            let (shard, generation) = (claim.shard.get(), claim.generation);
+            Error::refused(format!(
+                "shard {shard} cannot be claimed in generation {generation}: {why}"
+            ))
+        };
+        if !self.shared.log.may_open_shard(tenure) {
+            return Err(refused(
+                "this store has had it in that generation or a later one",
+            ));
+        }
+        if self.objects.has_any(|key| key.shard() == claim.shard) {
+            return Err(refused(
+                "this store has objects of an earlier claim; forget the shard first",
+            ));
+        }
+        // Before the shard is open: the first commit of an object may change its alarm.
+        for Adopted { object, alarm } in &adopted {
+            if let Some(entry) = alarm {
+                self.alarms.adopt(object.key, *entry, claim.since);
+            }
+        }
+        self.objects
+            .adopt(adopted.into_iter().map(|adopted| adopted.object));
+        self.shared.log.open_shard(tenure);
+        Ok(())
+    }
+
+    /// See [`crate::Store::close_shard`].
+    pub(crate) fn close_shard(&self, shard: Shard) -> Result<Lsn> {
+        self.must_share("close a shard")?;
+        self.shared
+            .log
+            .close_shard(shard)
+            .ok_or_else(|| Error::input(format!("this store does not own shard {}", shard.get())))
+    }
+
+    /// See [`crate::Store::forget_shard`].
+    pub(crate) fn forget_shard(&self, shard: Shard) -> Result<()> {
+        self.must_share("forget a shard")?;
+        if self.shared.log.generation(shard).is_some() {
+            return Err(Error::input(format!(
+                "shard {} is open in this store: close it first",
+                shard.get()
+            )));
+        }
+        // A checkpoint would write files of its objects.
+        let _unchanged = self.checkpointer.pause()?;
+        let is_of_shard = |key: &ObjectKey| key.shard() == shard;
+        self.objects.must_be_closed(is_of_shard)?;
+        self.objects.forget(is_of_shard);
+        self.alarms.forget(is_of_shard);
+        let manifest = self.shared.catalog.current();
+        let is_gone = |key: &String| ObjectKey::parse(key).is_some_and(|key| is_of_shard(&key));
+        if manifest.quarantined.keys().any(is_gone) {
+            self.shared
+                .publish(|manifest| manifest.quarantined.retain(|key, _| !is_gone(key)))?;
+        }
+        self.remove_files_of(shard)
+    }
+
+    /// Removes the object files of a shard: another node's commits follow theirs.
+    fn remove_files_of(&self, shard: Shard) -> Result<()> {
+        let disk = &self.shared.disk;
+        for unique_key in &self.shared.catalog.current().namespaces {
+            let part = self.shared.catalog.dir_of(unique_key).join(shard.part());
+            let failed = |error| {
+                Error::io(
+                    format_args!("removing object files in {}", part.display()),
+                    &error,
+                )
+            };
+            for name in disk.list(&part).map_err(failed)? {
+                let id = name
+                    .split_once('.')
+                    .and_then(|(id, _)| ObjectKey::parse_id(id));
+                if id.is_some_and(|id| Shard::of(&id) == shard) {
+                    disk.remove(&part.join(name)).map_err(failed)?;
+                }
+            }
+            sync_names(&**disk, &part)?;
+        }
+        Ok(())
+    }
+
+    fn must_share(&self, to: &str) -> Result<()> {
+        if self.shared.options.claims_shards {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "cannot {to} of a store that owns all of them: open it with StoreOptions::claims_shards"
+        )))
+    }
+}

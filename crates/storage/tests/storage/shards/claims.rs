@@ -1,0 +1,146 @@
+//! Claims that are wrong, of logs that are incomplete or damaged: nothing is changed, and the right claim succeeds.
+
+use super::world::{Node, SHARDS, id, options, shard};
+use crate::common::{DIR, manual};
+use abide_storage::{
+    ArchiveOptions, ErrorKind, Inherited, Lsn, ShardClaim, SimDisk, Store, StoreOptions,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+const NUMBER: u16 = SHARDS[1];
+
+/// A node that has given up a shard with an object, and what it left.
+fn left() -> (Node, Inherited) {
+    let mut node = Node::start();
+    node.claim(NUMBER, 1, Vec::new()).unwrap();
+    for value in 0..4_u8 {
+        let db = node.open("Left", id(NUMBER, 1)).unwrap();
+        db.kv_put("k", &[value; 3_000]).unwrap();
+        db.commit().unwrap();
+        drop(db);
+        node.ship();
+    }
+    let until = node.give_up(NUMBER);
+    let inherited = node.inherited(1, Lsn::ZERO, until);
+    assert!(inherited.log.len() > 3);
+    (node, inherited)
+}
+
+fn is_taken(node: &Node, inherited: &Inherited) {
+    node.claim(NUMBER, 2, vec![inherited.clone()]).unwrap();
+    let db = node.open("Left", id(NUMBER, 1)).unwrap();
+    assert_eq!(db.kv_get("k").unwrap().unwrap(), [3; 3_000]);
+}
+
+#[test]
+fn a_log_with_a_gap_or_a_changed_byte_is_not_adopted() {
+    let (_, inherited) = left();
+    let heir = Node::start();
+    let refused = |log: Vec<Arc<[u8]>>, kind| {
+        let changed = Inherited {
+            log,
+            ..inherited.clone()
+        };
+        let error = heir.claim(NUMBER, 2, vec![changed]).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(
+            error.to_string().contains("shard 5 in generation 1"),
+            "{error}"
+        );
+        let opened = heir.open("Left", id(NUMBER, 1)).unwrap_err();
+        assert_eq!(opened.kind(), ErrorKind::Moved);
+    };
+    for lacks in 0..inherited.log.len() {
+        let mut log = inherited.log.clone();
+        log.remove(lacks);
+        refused(log, ErrorKind::Input);
+    }
+    refused(Vec::new(), ErrorKind::Input);
+    for place in 0..inherited.log.len() {
+        let bytes = &inherited.log[place];
+        for at in (0..bytes.len())
+            .step_by(37)
+            .filter(|at| !(8..12).contains(at))
+        {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= 16;
+            let mut log = inherited.log.clone();
+            log[place] = changed.into();
+            refused(log, ErrorKind::Damaged);
+        }
+    }
+    is_taken(&heir, &inherited);
+}
+
+#[test]
+fn a_tenure_that_is_not_complete_is_not_adopted() {
+    let (_, inherited) = left();
+    let heir = Node::start();
+    // The records before the object's second commit are missing.
+    let since = Lsn::from(inherited.since.get() + 1);
+    let cut = Inherited {
+        since,
+        ..inherited.clone()
+    };
+    let error = heir.claim(NUMBER, 2, vec![cut]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    is_taken(&heir, &inherited);
+}
+
+#[test]
+fn generations_rise_and_claims_are_at_durable_positions() {
+    let (owner, inherited) = left();
+    let heir = Node::start();
+    let claim = |generation, since: u64, parts: &[u32]| {
+        let part = |generation: &u32| Inherited {
+            generation: *generation,
+            ..inherited.clone()
+        };
+        let claim = ShardClaim {
+            shard: shard(NUMBER),
+            generation,
+            since: Lsn::from(since),
+            inherited: parts.iter().map(part).collect(),
+        };
+        heir.store().claim_shard(&claim).unwrap_err()
+    };
+    for (error, told) in [
+        (claim(2, 1, &[1]), "durable position"),
+        (claim(1, 0, &[1]), "do not rise"),
+        (claim(3, 0, &[2, 1]), "do not rise"),
+        (claim(0, 0, &[]), "in that generation or a later one"),
+    ] {
+        assert!(error.to_string().contains(told), "{error}");
+    }
+    // The former owner has had the generation.
+    let error = owner.claim(NUMBER, 1, Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    is_taken(&owner, &inherited);
+    is_taken(&heir, &inherited);
+    let error = heir.claim(NUMBER, 3, vec![inherited]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "it is open: {error}");
+    let error = heir.store().forget_shard(shard(NUMBER)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "it is open: {error}");
+    let error = heir.store().close_shard(shard(SHARDS[0])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "it is not owned: {error}");
+}
+
+#[test]
+fn a_store_that_claims_shards_begins_in_an_empty_directory() {
+    let open = |disk: &SimDisk, options: StoreOptions| {
+        Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
+    };
+    let disk = SimDisk::new();
+    drop(manual(&disk));
+    let error = open(&disk, options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    drop(manual(&disk));
+    for wrong in [
+        options().archive(ArchiveOptions::default()),
+        options().max_bytes(Some(1 << 20)),
+    ] {
+        let error = open(&SimDisk::new(), wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    }
+}

@@ -1,0 +1,233 @@
+//! Random lives of several stores beside a model: objects are written, shards move, processes end without a word. What an owner
+//! has shipped, each later owner finds, and nothing else.
+
+use super::world::{Node, SHARDS, id};
+use abide_storage::{AlarmRow, ErrorKind, Lsn, ObjectDb, ObjectKey, SplitMix64};
+use std::collections::BTreeMap;
+
+const SEEDS: u64 = 60;
+const STEPS: usize = 120;
+const NODES: usize = 3;
+const CLASSES: [&str; 2] = ["One", "Two"];
+const OBJECTS: u8 = 3;
+
+/// What an object holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    values: BTreeMap<String, Vec<u8>>,
+    alarm: Option<i64>,
+}
+
+/// A commit: the process that made it, and where it ends in its log.
+struct Commit {
+    process: usize,
+    end: Lsn,
+    state: State,
+}
+
+type Name = (&'static str, [u8; 32]);
+
+/// The tenures of a shard, each with its process; the last one is open.
+#[derive(Default)]
+struct Tenures(Vec<(usize, Lsn, Option<Lsn>)>);
+
+struct World {
+    random: SplitMix64,
+    /// All processes that have been, the ended ones among them.
+    processes: Vec<Node>,
+    shards: BTreeMap<u16, Tenures>,
+    commits: BTreeMap<Name, Vec<Commit>>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut world = Self {
+            random: SplitMix64::new(seed),
+            processes: (0..NODES).map(|_| Node::start()).collect(),
+            shards: BTreeMap::new(),
+            commits: BTreeMap::new(),
+        };
+        for number in SHARDS {
+            world.shards.insert(number, Tenures::default());
+            world.claim(number);
+        }
+        world
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    fn any_shard(&mut self) -> u16 {
+        SHARDS[self.below(SHARDS.len())]
+    }
+
+    fn any_alive(&mut self) -> usize {
+        let alive: Vec<_> = (0..self.processes.len())
+            .filter(|process| self.processes[*process].store.is_some())
+            .collect();
+        alive[self.below(alive.len())]
+    }
+
+    fn owner(&self, number: u16) -> usize {
+        self.shards[&number].0.last().unwrap().0
+    }
+
+    /// A process claims a shard that no one owns.
+    fn claim(&mut self, number: u16) {
+        let process = self.any_alive();
+        self.processes[process].ship();
+        let tenures = &self.shards[&number].0;
+        let parts = (1..).zip(tenures).map(|(generation, (of, since, until))| {
+            self.processes[*of].inherited(generation, *since, until.unwrap())
+        });
+        let parts = parts.collect();
+        let generation = tenures.len() as u32 + 1;
+        let since = self.processes[process]
+            .claim(number, generation, parts)
+            .unwrap();
+        let tenures = &mut self.shards.get_mut(&number).unwrap().0;
+        tenures.push((process, since, None));
+        self.check(number);
+    }
+
+    fn move_shard(&mut self) {
+        let number = self.any_shard();
+        let owner = self.owner(number);
+        let until = self.processes[owner].give_up(number);
+        self.shards
+            .get_mut(&number)
+            .unwrap()
+            .0
+            .last_mut()
+            .unwrap()
+            .2 = Some(until);
+        self.claim(number);
+    }
+
+    /// A process ends, and another one starts. Others claim its shards.
+    fn kill(&mut self) {
+        let process = self.any_alive();
+        self.processes[process].kill();
+        let shipped = self.processes[process].shipped;
+        for commits in self.commits.values_mut() {
+            commits.retain(|commit| commit.process != process || commit.end <= shipped);
+        }
+        self.processes.push(Node::start());
+        for number in SHARDS {
+            if self.owner(number) == process {
+                self.shards
+                    .get_mut(&number)
+                    .unwrap()
+                    .0
+                    .last_mut()
+                    .unwrap()
+                    .2 = Some(shipped);
+                self.claim(number);
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let number = self.any_shard();
+        let class = CLASSES[self.below(CLASSES.len())];
+        let name = (class, id(number, self.below(usize::from(OBJECTS)) as u8));
+        let process = self.owner(number);
+        let db = self.processes[process].open(class, name.1).unwrap();
+        let mut state = self.present(&name);
+        assert_eq!(read(&db), state);
+        let deletes = self.below(8) == 0;
+        if deletes {
+            db.delete_all().unwrap();
+            state = State::default();
+        } else {
+            let key = format!("k{}", self.below(3));
+            let length = [5, 300, 9_000][self.below(3)];
+            let value = vec![self.below(256) as u8; length];
+            db.kv_put(&key, &value).unwrap();
+            state.values.insert(key, value);
+            state.alarm = (self.below(3) > 0).then(|| 1 + self.random.below(1_000).cast_signed());
+            let row = state.alarm.map(AlarmRow::at);
+            db.set_alarm(row.as_ref()).unwrap();
+        }
+        if let Some(end) = db.commit().unwrap() {
+            self.commits.entry(name).or_default().push(Commit {
+                process,
+                end,
+                state,
+            });
+        }
+    }
+
+    fn present(&self, name: &Name) -> State {
+        let commits = self.commits.get(name);
+        let last = commits.and_then(|commits| commits.last());
+        last.map(|commit| commit.state.clone()).unwrap_or_default()
+    }
+
+    /// The owner of a shard has what the model has, and others have nothing.
+    fn check(&self, number: u16) {
+        let owner = self.owner(number);
+        for (class, object) in CLASSES
+            .iter()
+            .flat_map(|class| (0..OBJECTS).map(move |object| (class, object)))
+        {
+            let name = (*class, id(number, object));
+            for (process, node) in self.processes.iter().enumerate() {
+                let Some(store) = &node.store else { continue };
+                let namespace = store.namespace(class).unwrap();
+                let key = ObjectKey {
+                    namespace,
+                    id: name.1,
+                };
+                let alarm = store.alarms().get(key).map(|entry| entry.due);
+                let opened = node.open(class, name.1);
+                if process == owner {
+                    let state = self.present(&name);
+                    assert_eq!(alarm, state.alarm, "{name:?}");
+                    assert_eq!(read(&opened.unwrap()), state, "{name:?}");
+                } else {
+                    assert_eq!(opened.unwrap_err().kind(), ErrorKind::Moved);
+                    assert_eq!(alarm, None, "{name:?}");
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        match self.below(20) {
+            0..10 => self.write(),
+            10..14 => {
+                let process = self.any_alive();
+                self.processes[process].ship();
+            }
+            14..16 => {
+                let process = self.any_alive();
+                self.processes[process].store().checkpoint().unwrap();
+            }
+            16..19 => self.move_shard(),
+            _ => self.kill(),
+        }
+    }
+}
+
+fn read(db: &ObjectDb) -> State {
+    let values = db.kv_list(&abide_storage::ListOptions::default()).unwrap();
+    State {
+        values: values.into_iter().collect(),
+        alarm: db.alarm().unwrap().map(|row| row.entry().due),
+    }
+}
+
+#[test]
+fn s27_each_owner_finds_what_the_ones_before_have_shipped() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        for number in SHARDS {
+            world.check(number);
+        }
+    }
+}

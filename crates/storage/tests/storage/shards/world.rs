@@ -1,0 +1,122 @@
+//! Stores that share objects, and what they have logged, which outlives them.
+
+use crate::common::DIR;
+use abide_storage::{
+    ArchiveOptions, Inherited, Lsn, ObjectDb, ObjectKey, Result, Shard, ShardClaim, SimDisk, Store,
+    StoreOptions,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Two shards that share a directory, and one that does not.
+pub(super) const SHARDS: [u16; 3] = [4, 5, 900];
+
+/// A shard by its number.
+pub(super) fn shard(number: u16) -> Shard {
+    Shard::of(&id(number, 0))
+}
+
+/// The id of an object of a shard.
+pub(super) fn id(shard: u16, object: u8) -> [u8; 32] {
+    let mut id = [object; 32];
+    let first = shard << 6;
+    [id[0], id[1]] = first.to_be_bytes();
+    id
+}
+
+/// One process: a store with its log, from which it ships what is durable.
+pub(super) struct Node {
+    pub(super) store: Option<Store>,
+    /// What it has shipped, and what remains of it.
+    pub(super) log: Vec<Arc<[u8]>>,
+    pub(super) shipped: Lsn,
+}
+
+impl Node {
+    pub(super) fn start() -> Self {
+        Self {
+            store: Some(open(&SimDisk::new()).unwrap()),
+            log: Vec::new(),
+            shipped: Lsn::ZERO,
+        }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    /// Opens an object, whose class has this name.
+    pub(super) fn open(&self, class: &str, id: [u8; 32]) -> Result<ObjectDb> {
+        let namespace = self.store().namespace(class)?;
+        self.store().open_object(ObjectKey { namespace, id })
+    }
+
+    /// Makes durable what was committed, and ships it.
+    pub(super) fn ship(&mut self) {
+        let Some(store) = &self.store else { return };
+        while store.write_group() {}
+        while let Some(part) = store.log_part(Some(self.shipped), 5_000).unwrap() {
+            assert_eq!(
+                part.first, self.shipped,
+                "the log is kept until it is shipped"
+            );
+            self.shipped = part.end;
+            self.log.push(part.bytes.into());
+        }
+        store.copied(self.shipped);
+        assert_eq!(store.durable(), store.durable_here());
+    }
+
+    /// The process ends. What it has not shipped is lost.
+    pub(super) fn kill(&mut self) {
+        self.store = None;
+    }
+
+    /// What a heir of a shard reads of this node's log.
+    pub(super) fn inherited(&self, generation: u32, since: Lsn, until: Lsn) -> Inherited {
+        Inherited {
+            generation,
+            since,
+            until,
+            log: self.log.clone(),
+        }
+    }
+
+    /// Claims a shard at the end of the log.
+    pub(super) fn claim(
+        &self,
+        number: u16,
+        generation: u32,
+        inherited: Vec<Inherited>,
+    ) -> Result<Lsn> {
+        let since = self.shipped;
+        let claim = ShardClaim {
+            shard: shard(number),
+            generation,
+            since,
+            inherited,
+        };
+        self.store().claim_shard(&claim).map(|()| since)
+    }
+
+    /// Gives a shard up: no record of it is after the returned position.
+    pub(super) fn give_up(&mut self, number: u16) -> Lsn {
+        let until = self.store().close_shard(shard(number)).unwrap();
+        self.ship();
+        assert!(until <= self.shipped);
+        self.store().forget_shard(shard(number)).unwrap();
+        until
+    }
+}
+
+pub(super) fn options() -> StoreOptions {
+    StoreOptions::small()
+        .manual(true)
+        .claims_shards(true)
+        .await_copy(true)
+        .archive(ArchiveOptions::default().enabled(false))
+}
+
+fn open(disk: &SimDisk) -> Result<Store> {
+    Store::open(Arc::new(disk.clone()), Path::new(DIR), options())
+}
