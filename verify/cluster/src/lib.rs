@@ -11,15 +11,20 @@
 #![forbid(unsafe_code)]
 
 pub mod history;
+pub mod lists;
 mod node;
 pub mod plan;
 mod server;
+mod stored;
 mod tables;
 mod world;
+
+use lists::{InMemory, Lists};
 
 pub use node::Node;
 pub use plan::Plan;
 pub use server::Server;
+pub use stored::Stored;
 pub use tables::{Record, Tables};
 
 /// What has happened in a run.
@@ -50,7 +55,19 @@ pub struct Report {
 /// # Errors
 /// The promise that does not hold.
 pub fn simulate(plan: &Plan) -> Result<Report, String> {
-    let mut world = world::World::new(plan.clone());
-    world.run();
+    run::<InMemory>(plan)
+}
+
+/// Runs a plan, with each node's shards in the storage engine.
+///
+/// # Errors
+/// The promise that does not hold.
+pub fn simulate_with_stores(plan: &Plan) -> Result<Report, String> {
+    run::<Stored>(plan)
+}
+
+fn run<L: Lists>(plan: &Plan) -> Result<Report, String> {
+    let mut world = world::World::<L>::new(plan.clone());
+    world.run()?;
     world.check()
 }

@@ -4,26 +4,31 @@ use std::{collections::BTreeMap, time::Duration};
 
 use abide_cluster::{Lsn, Reads, Run, Session, SessionId, Shard, State, Statement, Tenancy};
 
-use crate::{history::Request, tables::Record};
+use crate::{
+    history::Request,
+    lists::{InMemory, Lists, Logs},
+    tables::Record,
+};
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Node {
+pub struct Node<L = InMemory> {
     /// Its decisions.
     pub session: Session,
     reads: Reads,
-    /// The shards that it has in memory.
-    shards: BTreeMap<Shard, Memory>,
+    /// The shards that it serves.
+    shards: BTreeMap<Shard, Served>,
+    /// Their lists.
+    pub(crate) lists: L,
     /// The records that have a position.
     log: Vec<Record>,
     replies: Vec<Reply>,
 }
 
-/// A shard in memory.
+/// A shard that is served.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Memory {
+struct Served {
     tenancy: Tenancy,
-    list: Vec<u64>,
     /// The position after the session's own last record of it.
     end: Lsn,
 }
@@ -41,13 +46,14 @@ pub struct Reply {
     needs: Lsn,
 }
 
-impl Node {
+impl<L: Lists> Node<L> {
     /// A process whose session has begun.
     pub fn start(me: SessionId, reads: Reads, now: Duration) -> Self {
         Self {
             session: Session::begin(me, now),
             reads,
             shards: BTreeMap::new(),
+            lists: L::default(),
             log: Vec::new(),
             replies: Vec::new(),
         }
@@ -87,36 +93,62 @@ impl Node {
     }
 
     /// Takes what earlier owners have left of a shard, in runs and in the parts of its tenure, and serves it.
-    pub fn adopt(&mut self, tenancy: Tenancy, mut records: Vec<Record>) {
+    ///
+    /// # Errors
+    /// It cannot be served as it was left.
+    pub fn adopt(
+        &mut self,
+        tenancy: Tenancy,
+        mut records: Vec<Record>,
+        logs: &mut Logs,
+    ) -> Result<(), String> {
         // A part can be archived although the answer was lost.
         records.sort_by_key(position);
         records.dedup();
+        let since = self.session.tenures().get(tenancy.shard);
+        let since = since.map(|tenure| tenure.since).unwrap_or_default();
         if self.session.adopted(tenancy) {
-            let list = records.iter().map(|record| record.value).collect();
-            let memory = Memory {
+            logs.begin(tenancy, self.session.id(), since);
+            self.lists.adopt(tenancy, since, &records, logs)?;
+            let served = Served {
                 tenancy,
-                list,
                 end: Lsn(0),
             };
-            self.shards.insert(tenancy.shard, memory);
+            self.shards.insert(tenancy.shard, served);
+        }
+        Ok(())
+    }
+
+    /// Closes a shard and begins to give it away.
+    pub fn close(&mut self, tenancy: Tenancy, to: SessionId) {
+        if self.session.close(tenancy, to)
+            && let Some(served) = self.shards.remove(&tenancy.shard)
+            && let Some(end) = self.lists.close(served.tenancy.shard)
+        {
+            let tenure = self.session.tenures().get(tenancy.shard);
+            let until = tenure.map(|tenure| tenure.state);
+            assert!(
+                matches!(until, Some(State::Closed { until, .. }) if until == end),
+                "the log was closed elsewhere: {end:?}"
+            );
         }
     }
 
     /// Executes a request, if the node serves the shard.
     pub fn request(&mut self, operation: usize, shard: Shard, request: Request, now: Duration) {
-        let Some(memory) = self.shards.get_mut(&shard) else {
+        let Some(served) = self.shards.get_mut(&shard) else {
             return;
         };
-        let tenancy = memory.tenancy;
-        if !self.session.tenures().admits(tenancy) {
+        let tenancy = served.tenancy;
+        if self.session.ended().is_some() || !self.session.tenures().admits(tenancy) {
             return;
         }
         if let Request::Add(value) = request {
-            let Some(end) = self.session.append(tenancy, Record::BYTES) else {
+            let bytes = self.lists.add(tenancy, value);
+            let Some(end) = self.session.append(tenancy, bytes) else {
                 return;
             };
-            memory.list.push(value);
-            memory.end = end;
+            served.end = end;
             self.log.push(Record {
                 tenancy,
                 end,
@@ -125,10 +157,10 @@ impl Node {
         }
         self.replies.push(Reply {
             operation,
-            list: memory.list.clone(),
+            list: self.lists.list(shard),
             computed: now,
             is_read: request == Request::Read,
-            needs: memory.end,
+            needs: served.end,
         });
     }
 

@@ -12,6 +12,7 @@ use abide_cluster_postgres::{Database, Error, Lines};
 use abide_cluster_sim::{
     Node, Record,
     history::{History, Request},
+    lists::Logs,
 };
 use fastrand::Rng;
 use tokio::{task::JoinSet, time::sleep};
@@ -201,7 +202,10 @@ async fn adopt(world: Arc<World>, process: Arc<Process>) {
         {
             for (tenancy, _) in &new {
                 let records = left.remove(&tenancy.shard).unwrap_or_default();
-                process.node().adopt(*tenancy, records);
+                let adopted = process
+                    .node()
+                    .adopt(*tenancy, records, &mut Logs::default());
+                adopted.unwrap();
             }
         }
         sleep(MOMENT).await;
@@ -254,7 +258,7 @@ async fn trouble(world: &World, server: &mut Server, rng: &mut Rng) {
             let shard = Shard(rng.u16(..SHARDS));
             let generation = node.session.tenures().get(shard).map(|own| own.generation);
             if let Some(generation) = generation {
-                node.session.close(Tenancy { shard, generation }, to);
+                node.close(Tenancy { shard, generation }, to);
             }
         }
         // Connections break.

@@ -3,9 +3,9 @@
 use abide_cluster::{Ended, Shard};
 
 use super::World;
-use crate::{Report, tables::Tables};
+use crate::{Report, lists::Lists, tables::Tables};
 
-impl World {
+impl<L: Lists> World<L> {
     /// Checks what the clients have seen, and the state in which the cluster is.
     pub(crate) fn check(&self) -> Result<Report, String> {
         let tables = self.server.tables();

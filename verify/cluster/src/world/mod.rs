@@ -16,6 +16,7 @@ use fastrand::Rng;
 use crate::{
     Report,
     history::{History, Request},
+    lists::{Lists, Logs},
     node::Node,
     plan::{CALM, Plan, STORMY, Trouble},
     server::Server,
@@ -31,7 +32,7 @@ const PAUSE_OF_CLIENTS: Duration = Duration::from_millis(60);
 
 /// Everything.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct World<L> {
     plan: Plan,
     rng: Rng,
     now: Duration,
@@ -40,7 +41,8 @@ pub(crate) struct World {
     events: BTreeMap<usize, Event>,
     next: usize,
     server: Server,
-    hosts: Vec<Host>,
+    hosts: Vec<Host<L>>,
+    logs: Logs,
     /// Statements that wait for the standby.
     waiting: Vec<Waiting>,
     no_standby_until: Duration,
@@ -52,9 +54,9 @@ pub(crate) struct World {
 }
 
 /// A machine.
-#[derive(Debug, Default)]
-struct Host {
-    node: Option<Node>,
+#[derive(Debug)]
+struct Host<L> {
+    node: Option<Node<L>>,
     /// Attempts to begin a session.
     attempts: u64,
     /// The number of the newest process. What is meant for an earlier one is dropped.
@@ -64,6 +66,20 @@ struct Host {
     adopting: BTreeSet<Tenancy>,
     paused_until: Duration,
     cut_until: Duration,
+}
+
+impl<L> Host<L> {
+    fn new() -> Self {
+        Self {
+            node: None,
+            attempts: 0,
+            starts: 0,
+            connections: BTreeMap::new(),
+            adopting: BTreeSet::new(),
+            paused_until: Duration::ZERO,
+            cut_until: Duration::ZERO,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +96,7 @@ enum Event {
     Request(usize, usize, Shard, Request),
 }
 
-impl World {
+impl<L: Lists> World<L> {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut world = Self {
             rng: Rng::with_seed(plan.seed ^ 0x5EED),
@@ -89,7 +105,8 @@ impl World {
             events: BTreeMap::new(),
             next: 0,
             server: Server::new(Tables::new(plan.shards)),
-            hosts: (0..plan.nodes).map(|_| Host::default()).collect(),
+            hosts: (0..plan.nodes).map(|_| Host::new()).collect(),
+            logs: Logs::default(),
             waiting: Vec::new(),
             no_standby_until: Duration::ZERO,
             history: History::default(),
@@ -109,17 +126,18 @@ impl World {
     }
 
     /// Runs to the end.
-    pub(crate) fn run(&mut self) {
+    pub(crate) fn run(&mut self) -> Result<(), String> {
         while let Some(Reverse((at, _, number))) = self.queue.pop() {
             if at > STORMY + CALM {
                 break;
             }
             self.now = at;
             if let Some(event) = self.events.remove(&number) {
-                self.handle(event);
+                self.handle(event)?;
             }
             self.confirm();
         }
+        Ok(())
     }
 
     fn is_stormy(&self) -> bool {
@@ -140,7 +158,7 @@ impl World {
         self.at(self.now + wait, event);
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Trouble(trouble) => self.trouble(trouble),
             Event::Start(host) => self.start(host),
@@ -154,7 +172,7 @@ impl World {
             Event::Step(..) => {}
             Event::Execute(sent) => self.execute(sent),
             Event::Answer(sent, outcome) => self.answer(&sent, outcome),
-            Event::Adopt(host, start, tenancy) => self.adopt(host, start, tenancy),
+            Event::Adopt(host, start, tenancy) => self.adopt(host, start, tenancy)?,
             Event::Uploaded(host, start, run) => {
                 if let Some(node) = self.running(host, start) {
                     node.session.uploaded(run);
@@ -172,10 +190,11 @@ impl World {
                 }
             }
         }
+        Ok(())
     }
 
     /// The node of a host, if it is still this process.
-    fn running(&mut self, host: usize, start: u64) -> Option<&mut Node> {
+    fn running(&mut self, host: usize, start: u64) -> Option<&mut Node<L>> {
         let host = &mut self.hosts[host];
         host.node.as_mut().filter(|_| host.starts == start)
     }
@@ -223,6 +242,9 @@ impl World {
             .filter(|tenancy| !own.adopting.contains(tenancy))
             .copied()
             .collect();
+        if is_archiving {
+            node.lists.maintain();
+        }
         let run = is_archiving.then(|| node.session.plan_run()).flatten();
         own.adopting.extend(&new);
         for tenancy in new {
@@ -234,19 +256,21 @@ impl World {
         }
     }
 
-    fn adopt(&mut self, host: usize, start: u64, tenancy: Tenancy) {
-        let tables = self.server.tables().clone();
-        self.hosts[host].adopting.remove(&tenancy);
-        if let Some(node) = self.running(host, start) {
+    fn adopt(&mut self, host: usize, start: u64, tenancy: Tenancy) -> Result<(), String> {
+        let tables = self.server.tables();
+        let own = &mut self.hosts[host];
+        own.adopting.remove(&tenancy);
+        if let Some(node) = own.node.as_mut().filter(|_| own.starts == start) {
             let tenure = node.session.tenures().get(tenancy.shard);
             let current = tenure.filter(|tenure| {
                 tenure.generation == tenancy.generation && tenure.state == State::Adopting
             });
             if let Some(tenure) = current {
                 let records = tables.left(tenancy.shard, &tenure.parts);
-                node.adopt(tenancy, records);
+                node.adopt(tenancy, records, &mut self.logs)?;
             }
         }
+        Ok(())
     }
 
     /// A client sends a request, mostly to the node that should answer.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use abide_cluster::{Connection, Ended, Outcome, Shard};
 
 use super::{Event, World};
-use crate::{node::Node, plan::Trouble};
+use crate::{lists::Lists, node::Node, plan::Trouble};
 
-impl World {
+impl<L: Lists> World<L> {
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         let now = self.now;
         match trouble {
@@ -49,7 +49,7 @@ impl World {
         let to = live[self.rng.usize(..live.len())];
         let node = self.hosts[host].node.as_mut();
         if let Some(node) = node.filter(|node| node.session.id() != to) {
-            node.session.close(tenancy, to);
+            node.close(tenancy, to);
         }
     }
 

@@ -3,7 +3,7 @@
 use abide_cluster::{Connection, Outcome, SessionId, Statement};
 
 use super::{Event, World};
-use crate::tables::Record;
+use crate::{lists::Lists, tables::Record};
 
 /// A statement on its way.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Waiting {
     pub(super) outcome: Outcome,
 }
 
-impl World {
+impl<L: Lists> World<L> {
     /// The time that a message takes: mostly little.
     pub(super) fn delay(&mut self) -> u64 {
         match self.rng.u8(..64) {
@@ -44,6 +44,7 @@ impl World {
             let Some(statement) = node.session.next(connection, now) else {
                 continue;
             };
+            self.logs.add(node.session.id(), node.lists.ship());
             let records = match &statement {
                 Statement::Publish(run) => node.run(run, self.server.tables().inherited(run)),
                 _ => node.group(&statement),
@@ -175,6 +176,7 @@ impl World {
         self.report.unknown += usize::from(outcome == Outcome::Unknown);
         if let Some(node) = &mut own.node {
             node.session.answered(sent.connection, outcome, now);
+            node.lists.is_durable(node.session.durable());
         }
         self.step(sent.host);
     }

@@ -14,7 +14,7 @@ use std::{
 use abide_cluster::{
     Connection, Ended, Outcome, Reads, SessionId, Shard, State, Statement, Tenancy, limits,
 };
-use abide_cluster_sim::{Node, Record, Server, Tables, history::Request};
+use abide_cluster_sim::{Node, Record, Server, Tables, history::Request, lists::Logs};
 use stateright::{Checker, Model, Property};
 
 const SHARD: Shard = Shard(0);
@@ -244,7 +244,8 @@ impl World {
             let own = &mut self.nodes[node];
             if let Some(tenure) = own.session.tenures().get(tenancy.shard) {
                 let records = self.server.tables().left(tenancy.shard, &tenure.parts);
-                own.adopt(tenancy, records);
+                let adopted = own.adopt(tenancy, records, &mut Logs::default());
+                adopted.expect("lists in memory");
             }
         }
     }
@@ -346,7 +347,7 @@ impl Model for Cluster {
                 left.moves -= 1;
                 let to = world.nodes[1 - node].session.id();
                 let tenancy = world.serves(node)?;
-                world.nodes[node].session.close(tenancy, to);
+                world.nodes[node].close(tenancy, to);
             }
             Action::Archive(node) => {
                 left.runs -= 1;

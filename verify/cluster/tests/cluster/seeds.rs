@@ -1,4 +1,4 @@
-use abide_cluster_sim::{Plan, Report, simulate};
+use abide_cluster_sim::{Plan, Report, simulate, simulate_with_stores};
 
 /// `ABIDE_CLUSTER_SEEDS` says how many, from `ABIDE_CLUSTER_FIRST_SEED` on.
 #[test]
@@ -9,10 +9,21 @@ fn clusters_keep_their_promises_on_every_seed() {
     }
 }
 
+/// `ABIDE_STORED_SEEDS` says how many.
+#[test]
+fn nodes_with_stores_keep_their_promises_on_every_seed() {
+    let first = number("ABIDE_CLUSTER_FIRST_SEED", 0);
+    for seed in first..first + number("ABIDE_STORED_SEEDS", 20) {
+        report_of(seed, simulate_with_stores);
+    }
+}
+
 #[test]
 fn a_seed_always_has_the_same_run() {
     for seed in 0..10 {
         assert_eq!(report(seed), report(seed), "seed {seed}");
+        let stored = [(); 2].map(|()| report_of(seed, simulate_with_stores));
+        assert_eq!(stored[0], stored[1], "seed {seed}");
     }
 }
 
@@ -35,6 +46,10 @@ fn seeds_reach_what_can_go_wrong() {
 }
 
 fn report(seed: u64) -> Report {
+    report_of(seed, simulate)
+}
+
+fn report_of(seed: u64, simulate: impl Fn(&Plan) -> Result<Report, String>) -> Report {
     let plan = Plan::new(seed);
     simulate(&plan).unwrap_or_else(|violation| panic!("seed {seed}: {violation}\n{plan:?}"))
 }
