@@ -279,13 +279,14 @@ pub const HOT_PAGE_CHANGES: u32 = 4;
 /// Pages of an object for each hot page it may have.
 pub const HOT_PAGE_SHARE: u32 = 64;
 
-/// Hot pages in a map: the others are changed less often.
+/// The most hot pages in a map, the outline included.
 pub const MAX_HOT_PAGES: usize = 64;
 
 /// Bytes of the hot pages in all maps of a run, which are kept in memory until it is written.
 pub const MAX_HOT_BYTES: usize = 8 * 1024 * 1024;
 
-/// From this many pages on (16 MiB), the hot pages of an object include its outline.
+/// From this many pages on (16 MiB), the hot pages of an object include its outline: its first pages, and the rightmost paths of the
+/// trees of which these are roots.
 pub const OUTLINED_PAGES: u32 = 4096;
 
 /// How many of the first pages of a database its outline includes.

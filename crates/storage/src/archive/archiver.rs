@@ -269,14 +269,29 @@ impl Archiver {
     /// Completes the hot pages of an object from its file, if that is as of the last commit in the run. The caller holds the checkpoint
     /// lock.
     fn complete_hot_pages(&self, key: ObjectKey, writer: &mut RunWriter) -> Result<()> {
-        let Some(commit) = writer.lacks_hot_pages(key) else {
+        let Some(commit) = writer.hot_pages_wanted(key) else {
             return Ok(());
         };
+        if self.is_torn(key) {
+            return Ok(());
+        }
         let file = ObjectFile::open(self.shared(), key)?;
         match file.filter(|file| file.commit() == commit) {
             Some(file) => writer.complete_hot_pages(|page_no| file.page(page_no)),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether the file of an object may have pages of a later commit than its header says: it could not be written as a
+    /// whole, or was replaced.
+    fn is_torn(&self, key: ObjectKey) -> bool {
+        let manifest = self.shared().catalog.current();
+        let replacements = &manifest.archive.replacements;
+        let key_text = (!replacements.is_empty()).then(|| key.to_string());
+        let is_replaced = replacements
+            .iter()
+            .any(|of| Some(&of.object) == key_text.as_ref());
+        is_replaced || manifest.quarantine_of(key).is_some()
     }
 
     /// Adds the replacement that a commit continues. Returns false if the archive does not have it.

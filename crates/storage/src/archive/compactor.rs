@@ -275,14 +275,15 @@ impl Compactor {
         finish(writer, false)
     }
 
-    /// Hot pages are as of the newest commit: those of the last run that has an object are those of the merged one.
+    /// Copies the hot pages of the newest input run that maps the object. They are used if that ends with the same commit as the
+    /// merged run.
     fn keep_hot_pages(
         &self,
         inputs: &[RunMeta],
         key: ObjectKey,
         writer: &mut RunWriter,
     ) -> Result<()> {
-        if writer.lacks_hot_pages(key).is_none() {
+        if writer.hot_pages_wanted(key).is_none() {
             return Ok(());
         }
         for run in inputs.iter().rev() {
@@ -337,7 +338,7 @@ impl Compactor {
                         since_base: NO_BASE,
                     }
                 });
-                if writer.lacks_hot_pages(key).is_some() {
+                if writer.hot_pages_wanted(key).is_some() {
                     writer.complete_hot_pages(|page_no| image.page(page_no))?;
                 }
             } else {

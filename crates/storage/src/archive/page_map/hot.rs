@@ -1,9 +1,9 @@
 //! Hot pages: those that many commits in a run change, such as the pages above the newest rows of a table. A map has these changes as one,
 //! which would otherwise have to be put together from as many entries, in as many blocks.
 //!
-//! The hot pages of a large object include its **outline**, also where the run does not change it: the first pages, among which are
-//! the roots of the first tables, and the pages below these roots on the way to the last row of each. So the newest rows are read
-//! without the maps of older runs.
+//! Large objects ([`OUTLINED_PAGES`](crate::limits::OUTLINED_PAGES)) also have their **outline** among the hot pages, changed or not: the
+//! first [`OUTLINE_FIRST_PAGES`], which hold most root pages, and the rightmost path below each, down to the leaf. A reader then finds
+//! the newest rows in the newest run alone. The outline gets the places that changed pages leave free.
 //!
 //! They follow the map, compressed in blocks as it is. For each, in the order of pages: the number of the first entry whose change is
 //! included u32, and a [page entry](crate::delta) with what it and all later ones of the run leave: the full image, or a delta
@@ -13,7 +13,7 @@ use super::followed::Followed;
 use super::{pack, unpack};
 use crate::archive::block::Packer;
 use crate::delta;
-use crate::ident::{CommitNo, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Page};
 use crate::limits::{
     HOT_PAGE_CHANGES, HOT_PAGE_SHARE, MAX_HOT_PAGES, MAX_TREE_DEPTH, OUTLINE_FIRST_PAGES,
 };
@@ -36,6 +36,17 @@ pub(crate) struct HotPage {
 }
 
 impl HotPage {
+    fn full(page_no: u32, page: &Page) -> Self {
+        let mut entry = Vec::new();
+        delta::encode(&mut entry, page_no, page, None);
+        Self {
+            page_no,
+            since: 0,
+            is_full: true,
+            entry,
+        }
+    }
+
     /// Whether nothing before it counts.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
@@ -129,37 +140,31 @@ impl HotPages {
                     break;
                 }
                 let page = content(page_no)?;
-                self.put_full(page_no, &as_logged(page_no, page));
-                next = last_child(page_no, &page);
+                self.put(HotPage::full(page_no, &as_logged(page_no, page)));
+                next = rightmost_child(page_no, &page);
             }
         }
         Ok(())
     }
 
-    /// Takes over the full images of an earlier map with the same last commit.
+    /// Adds the full images of an earlier map with the same last commit, as far as there is room.
     pub(super) fn add_all(&mut self, earlier: &Self) {
         for hot in earlier.0.iter().filter(|page| page.is_full) {
-            if let Some((entry, _)) = delta::Entry::decode(&hot.entry) {
-                let mut page = ZERO_PAGE;
-                entry.apply(&mut page);
-                self.put_full(hot.page_no, &page);
-            }
+            self.put(HotPage {
+                since: 0,
+                ..hot.clone()
+            });
         }
     }
 
-    /// Adds a page unless its full image is there, or there is no room.
-    fn put_full(&mut self, page_no: u32, page: &Page) {
-        let place = self.0.binary_search_by_key(&page_no, |page| page.page_no);
-        let mut hot = HotPage {
-            page_no,
-            since: 0,
-            is_full: true,
-            entry: Vec::new(),
-        };
-        delta::encode(&mut hot.entry, page_no, page, None);
+    /// Adds a full image, unless there is one already, or no room.
+    fn put(&mut self, hot: HotPage) {
+        let place = self
+            .0
+            .binary_search_by_key(&hot.page_no, |page| page.page_no);
         match place {
-            Ok(place) if !self.0[place].is_full => self.0[place] = hot,
-            Err(place) if self.0.len() < MAX_HOT_PAGES => self.0.insert(place, hot),
+            Ok(at) if !self.0[at].is_full => self.0[at] = hot,
+            Err(at) if self.0.len() < MAX_HOT_PAGES => self.0.insert(at, hot),
             _ => {}
         }
     }
@@ -204,9 +209,9 @@ fn as_logged(page_no: u32, mut page: Page) -> Page {
     page
 }
 
-/// The last child of a page, if it is an interior page of a tree
+/// The right-most pointer of an interior page; `None` for other pages
 /// (<https://www.sqlite.org/fileformat2.html#b_tree_pages>).
-fn last_child(page_no: u32, page: &Page) -> Option<u32> {
+fn rightmost_child(page_no: u32, page: &Page) -> Option<u32> {
     const INTERIOR_INDEX: u8 = 2;
     const INTERIOR_TABLE: u8 = 5;
     let begin = if page_no == 1 { header::BYTES } else { 0 };
@@ -220,6 +225,7 @@ fn last_child(page_no: u32, page: &Page) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::archive::page_map::samples::{change, page};
+    use crate::ident::ZERO_PAGE;
 
     /// What a hot page leaves of a page of zeros.
     fn left(hot: &HotPages, page_no: u32) -> Option<u8> {
@@ -336,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_no_tree_end_an_outline() {
+    fn a_child_that_is_out_of_range_or_was_seen_ends_a_path() {
         for child in [0, 1, 3, 1_001, u32::MAX] {
             let mut hot = HotPages::default();
             let odd = |_| {
@@ -348,6 +354,21 @@ mod tests {
             hot.add_outline(1_000, odd).unwrap();
             assert_eq!(hot.0.len(), OUTLINE_FIRST_PAGES as usize, "{child}");
         }
+    }
+
+    #[test]
+    fn an_outline_is_bounded_though_every_path_is_long() {
+        let deep = |page_no: u32| {
+            let mut page = ZERO_PAGE;
+            page[0] = 5;
+            page[8..12].copy_from_slice(&(page_no + 100).to_be_bytes());
+            Ok::<_, ()>(page)
+        };
+        let mut hot = HotPages::default();
+        hot.add_outline(u32::MAX, deep).unwrap();
+        assert_eq!(hot.0.len(), MAX_HOT_PAGES);
+        let below_second = hot.0.iter().filter(|page| page.page_no % 100 == 2);
+        assert_eq!(below_second.count(), MAX_TREE_DEPTH);
     }
 
     #[test]

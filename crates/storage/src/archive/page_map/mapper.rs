@@ -10,8 +10,10 @@ use crate::ident::{CommitNo, Life, ObjectKey, Page};
 use crate::limits::{
     MAPPED_PAGES, MAX_HOT_BYTES, MAX_HOT_PAGES, MAX_MAPPED_CHANGES, OUTLINED_PAGES, PAGE_BYTES,
 };
-use std::convert::Infallible;
 use std::io;
+
+/// The most bytes of a hot page: a full image with its header.
+const LARGEST_HOT_PAGE: usize = PAGE_BYTES + 16;
 
 /// Follows the entries of objects while a run is written. Until the positions of blocks are known, places hold their numbers.
 #[derive(Default)]
@@ -118,8 +120,8 @@ impl Mapper {
         self.followed.clear();
     }
 
-    /// The commit as of which the object that ended last would have more hot pages, if it is this one.
-    pub(crate) fn lacks_hot_pages(&self, key: ObjectKey) -> Option<CommitNo> {
+    /// If this object ended last, and full images could be added to its hot pages: the commit that they must be as of.
+    pub(crate) fn hot_pages_wanted(&self, key: ObjectKey) -> Option<CommitNo> {
         let (_, map) = self.done.last().filter(|(of, _)| *of == key)?;
         (map.hot.lack_something() || map.has_outline()).then_some(map.last)
     }
@@ -129,40 +131,33 @@ impl Mapper {
         &mut self,
         mut content: impl FnMut(u32) -> Result<Page, E>,
     ) -> Result<(), E> {
-        self.with_last(|map| {
+        let completed = self.with_last(|map| {
             map.hot.complete(&mut content)?;
             if map.has_outline() {
                 map.hot.add_outline(map.size, content)?;
             }
             Ok(())
-        })
+        });
+        completed.unwrap_or(Ok(()))
     }
 
     /// Gives the object that ended last the hot pages that it had in an earlier run, if that has the same last commit.
     pub(crate) fn add_hot_pages(&mut self, earlier: &PageMap) {
-        let _: Result<(), Infallible> = self.with_last(|map| {
+        self.with_last(|map| {
             if map.last == earlier.last {
                 map.hot.add_all(&earlier.hot);
             }
-            Ok(())
         });
     }
 
-    /// Changes the hot pages of the object that ended last, if there is room for them.
-    fn with_last<E>(
-        &mut self,
-        change: impl FnOnce(&mut PageMap) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let Some((_, map)) = self.done.last_mut() else {
-            return Ok(());
-        };
+    /// Changes the map of the object that ended last. `None` if there is no room for more hot pages.
+    fn with_last<R>(&mut self, change: impl FnOnce(&mut PageMap) -> R) -> Option<R> {
+        let has_room = self.hot_bytes + MAX_HOT_PAGES * LARGEST_HOT_PAGE <= MAX_HOT_BYTES;
+        let (_, map) = self.done.last_mut().filter(|_| has_room)?;
         let before = map.hot.bytes();
-        if self.hot_bytes + MAX_HOT_PAGES * PAGE_BYTES > MAX_HOT_BYTES {
-            return Ok(());
-        }
-        change(map)?;
-        self.hot_bytes = self.hot_bytes + map.hot.bytes() - before;
-        Ok(())
+        let result = change(map);
+        self.hot_bytes = self.hot_bytes - before + map.hot.bytes();
+        Some(result)
     }
 
     /// Appends the section, with the positions of the blocks.

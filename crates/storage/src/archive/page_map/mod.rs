@@ -110,7 +110,8 @@ impl PageMap {
         self.places.get(after.checked_sub(1)?).copied()
     }
 
-    /// What the run leaves of a hot page, if its last commit is after this one or it has all pages.
+    /// A hot page as of the run's last commit. `None` if that is not after this one, unless the run has the whole object: then it
+    /// is as of this one.
     pub(crate) fn hot(&self, page_no: u32, after: CommitNo) -> Option<&HotPage> {
         let hot = self.hot.get(page_no)?;
         let is_whole = self.has_base && hot.is_full();

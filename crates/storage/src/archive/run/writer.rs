@@ -118,9 +118,9 @@ impl RunWriter {
         }
     }
 
-    /// As [`Mapper::lacks_hot_pages`].
-    pub(crate) fn lacks_hot_pages(&self, key: ObjectKey) -> Option<CommitNo> {
-        self.mapper.lacks_hot_pages(key)
+    /// As [`Mapper::hot_pages_wanted`].
+    pub(crate) fn hot_pages_wanted(&self, key: ObjectKey) -> Option<CommitNo> {
+        self.mapper.hot_pages_wanted(key)
     }
 
     /// As [`Mapper::complete_hot_pages`].
