@@ -354,19 +354,27 @@ async fn phone_that_asks_for_permission_is_asked_on_the_tap_only() {
     assert_eq!(phone.eval(state).await, json!([2, 1, true]));
 }
 
-/// The loudest sample of the page's sounds over a quarter of a second, after something that may sound.
-async fn loudness(screen: &Page, cause: &str) -> f64 {
+/// A sample of a sound that is heard.
+const LOUD: f64 = 0.05;
+
+/// How often something is repeated that should sound: a busy machine may miss what is short.
+const TRIES: u32 = 40;
+
+/// The loudest sample of the page's sounds in the quarter of a second after each of some tries, until it is loud enough.
+async fn loudness(screen: &Page, cause: &str, tries: u32) -> f64 {
     let heard = screen
         .eval(&format!(
             "(async () => {{
                  const ear = sound.context.createAnalyser(), samples = new Float32Array(ear.fftSize);
                  sound.out.connect(ear);
-                 {cause};
                  let most = 0;
-                 for (let look = 0; look < 25; look++) {{
-                     await new Promise((next) => setTimeout(next, 10));
-                     ear.getFloatTimeDomainData(samples);
-                     most = Math.max(most, ...samples.map(Math.abs));
+                 for (let times = 0; times < {tries} && most < {LOUD}; times++) {{
+                     {cause};
+                     for (let look = 0; look < 25; look++) {{
+                         await new Promise((next) => setTimeout(next, 10));
+                         ear.getFloatTimeDomainData(samples);
+                         most = Math.max(most, ...samples.map(Math.abs));
+                     }}
                  }}
                  sound.out.disconnect(ear);
                  return most;
@@ -395,16 +403,17 @@ async fn sound_starts_with_a_gesture_and_the_switch_mutes_it() {
     screen.until("sound.context.state === 'running'").await;
     assert_eq!(screen.eval(label).await, "Mute sound");
     for cause in ["sound.begin()", "sound.blip(1)", "sound.over()"] {
-        let heard = loudness(&screen, cause).await;
-        assert!(heard > 0.05, "{cause}: {heard}");
+        let heard = loudness(&screen, cause, TRIES).await;
+        assert!(heard >= LOUD, "{cause}: {heard}");
     }
     // The game itself makes them.
     let blip = "if (game.state !== 'playing') begin(null); game.blip = { ...game.head }";
-    assert!(loudness(&screen, blip).await > 0.05);
+    let heard = loudness(&screen, blip, TRIES).await;
+    assert!(heard >= LOUD, "{heard}");
     screen.click("#sound").await;
     screen.until("sound.context.state === 'suspended'").await;
     assert_eq!(screen.eval(label).await, "Turn sound on");
-    let heard = loudness(&screen, "sound.blip(1)").await;
+    let heard = loudness(&screen, "sound.blip(1)", 1).await;
     assert!(heard < 1e-6, "{heard}");
     // The switch is remembered; a key starts nothing then.
     screen.go(&server.client().url("/")).await;
