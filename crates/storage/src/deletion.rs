@@ -20,6 +20,7 @@ use std::path::Path;
 impl Engine {
     /// See [`crate::Store::delete_namespace`].
     pub(crate) fn delete_namespace(&self, unique_key: &str) -> Result<bool> {
+        self.must_own_all("delete a class")?;
         let _alone = self.repairs.lock();
         let manifest = self.shared.catalog.current();
         let is_removing = manifest.removing.contains(unique_key);

@@ -315,7 +315,7 @@ impl Engine {
         let Shared {
             disk, log, catalog, ..
         } = &*self.shared;
-        let from = from.unwrap_or_else(|| catalog.current().archived());
+        let from = from.unwrap_or_else(|| self.shared.needed_log());
         let durable = log.durable();
         let end = self.gate.end(durable);
         let kept = self.segments.extent_at(from);

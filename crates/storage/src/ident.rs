@@ -178,8 +178,8 @@ impl Shard {
         Self(u16::from_be_bytes([id[0], id[1]]) >> (u16::BITS - Self::BITS))
     }
 
-    /// The directory of its object files in that of a class: the first byte of their ids in hex. Three others share it.
-    pub(crate) fn part(self) -> String {
+    /// The directory of its object files within that of a class: the first byte of their ids in hex, which four shards share.
+    pub(crate) fn directory(self) -> String {
         hex::encode([(self.0 >> (Self::BITS - 8)) as u8])
     }
 

@@ -97,8 +97,8 @@
 //! - **s26** An import is one commit, however large: the object is whole or absent after a crash. It replaces nothing, and its timelines are
 //!   above those that the object had.
 //! - **s27** Stores that share objects ([`StoreOptions::claims_shards`]) log no record of a shard at or after the position where they
-//!   closed it ([`Store::close_shard`]). A store that claims the shard ([`Store::claim_shard`]) has its objects and their alarms as the records
-//!   of all earlier owners have them, and nothing else.
+//!   closed it ([`Store::close_shard`]). A store that claims the shard ([`Store::claim_shard`]) has exactly the objects
+//!   and alarms that the records of the earlier owners describe.
 //!
 //! # Example
 //!

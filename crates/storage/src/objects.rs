@@ -90,7 +90,7 @@ impl ObjectTable {
             ))
         })?;
         let mut live = self.live.lock();
-        // While the table is locked: an object of an earlier tenure is not put into it after `forget_shard`.
+        // Under the table's lock, so that no object of an ended tenure enters the table after `forget_shard`.
         let generation = self.shared.log.generation(key.shard());
         let generation = generation.ok_or_else(|| Error::moved(key))?;
         let object = live
@@ -139,7 +139,7 @@ impl ObjectTable {
         if pages.open {
             return Err(in_use(key));
         }
-        // After the object was put into the table, where the one who shuts the namespace, or forgets the shard, looks for it.
+        // Once the object is in the table, where `shut` and `forget_shard` look for open ones.
         if self.shared.log.generation(key.shard()) != Some(object.generation) {
             return Err(Error::moved(key));
         }
@@ -303,16 +303,12 @@ impl ObjectTable {
         }
     }
 
-    /// Returns whether one of these objects is in the table.
-    pub(crate) fn has_any(&self, which: impl Fn(&ObjectKey) -> bool) -> bool {
-        self.live.lock().keys().any(which)
-    }
-
-    /// Puts objects into the table that another node has left. None of their shard is there.
+    /// Adds adopted objects. The table has none of their shard.
     pub(crate) fn adopt(&self, objects: impl IntoIterator<Item = Arc<Object>>) {
+        let mut live = self.live.lock();
         for object in objects {
             self.count_overlay(0, object.pages().overlay.len());
-            self.live.lock().insert(object.key, object);
+            live.insert(object.key, object);
         }
     }
 

@@ -55,10 +55,10 @@ pub struct StoreOptions {
     /// [`Store::durable`]: crate::Store::durable
     /// [`Store::copied`]: crate::Store::copied
     pub await_copy: bool,
-    /// Own no object before its shard is claimed ([`Store::claim_shard`](crate::Store::claim_shard)), for a store that shares objects
-    /// with others. The directory must be empty, because what counts is in the logs of all owners; the archive must be off, and
-    /// there can be no `max_bytes`. The log is kept until it is copied ([`Store::copied`](crate::Store::copied)): switch on `await_copy`, too.
-    /// Default false.
+    /// Own no shard until it is claimed ([`Store::claim_shard`](crate::Store::claim_shard)), for a store that shares its objects with
+    /// others. The directory must be empty, because what counts is in the logs of all owners. Needs `await_copy`: the log is kept
+    /// until [`Store::copied`](crate::Store::copied) passes it. Needs `archive.enabled = false` and no `max_bytes`. Repairs, imports,
+    /// the deletion of classes, and restores that are too large for the log are refused. Default false.
     pub claims_shards: bool,
     /// No threads: the caller drives the store with [`Store::write_group`](crate::Store::write_group) and
     /// [`Store::run_maintenance`](crate::Store::run_maintenance). For tests

@@ -235,7 +235,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Moves what was read from other logs to one position of this one, which has no image of any page.
+    /// Gives pages that were read from other logs one position in this log, which has a full image of none of them.
     pub(crate) fn move_to(&mut self, lsn: Lsn) {
         #[allow(clippy::iter_over_hash_type, reason = "each is changed alike")]
         for page in self.overlay.values_mut() {

@@ -142,6 +142,7 @@ impl Engine {
         how: Repair,
         afterwards: Afterwards,
     ) -> Result<Repaired> {
+        self.must_own_all("repair an object")?;
         self.must_need_repair(key, how)?;
         let quarantine = self.settle(key)?;
         let saved = match &quarantine.pages {

@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// Bytes of log that are kept.
+    /// Bytes from [`Self::needed_log`] to the end of the log.
     pub(crate) fn kept_log(&self) -> u64 {
         let needed = self.needed_log();
         self.log.appended().get().saturating_sub(needed.get())

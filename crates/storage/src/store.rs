@@ -66,9 +66,11 @@ impl Store {
                 options.segment_bytes
             )));
         }
-        if options.claims_shards && (options.archive.enabled || options.max_bytes.is_some()) {
+        let has_all = options.archive.enabled || options.max_bytes.is_some();
+        if options.claims_shards && (has_all || !options.await_copy) {
             return Err(Error::input(
-                "claims_shards needs archive.enabled = false, and no max_bytes: a shard's history and its size are not kept on one machine",
+                "claims_shards needs await_copy = true, archive.enabled = false and no max_bytes: other stores read this store's log, and \
+                 no store has a shard's whole history or size",
             ));
         }
         crate::vfs::configure();
@@ -121,36 +123,39 @@ impl Store {
             .collect()
     }
 
-    /// Takes over the objects of a shard, with their alarms: reads what earlier owners have logged of them, and lets them be
-    /// opened and written. For a store with [`StoreOptions::claims_shards`].
+    /// Takes over the objects and alarms of a shard: reads what earlier owners have logged, then lets the objects be opened and
+    /// written. For a store with [`StoreOptions::claims_shards`]. Reads and applies all of that log: not for a thread that runs
+    /// objects.
     ///
-    /// The claim is already decided elsewhere, with this generation: the earlier owners log no more of the shard. What is adopted has the
-    /// position of the claim, so it is released at once. Objects whose records do not begin with their first commit are quarantined when
-    /// they are opened. Not for a thread that runs objects.
+    /// The caller has made sure that no earlier owner logs records of the shard any more. An object whose first commit is not
+    /// among the records is quarantined when it is opened. A large transaction whose last record is not there was never released, and
+    /// is not adopted.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the claim contradicts itself, or the log that it gives has a gap. [`ErrorKind::Damaged`]: the log that
-    /// it gives is damaged. [`ErrorKind::Refused`]: the store has had the shard in this generation or a later one, or has not
-    /// forgotten its objects since; or the state of one is not in the log. In all cases the shard is as before.
+    /// [`ErrorKind::Input`]: the store does not claim shards, the position is not durable, the generations do not rise, or the log
+    /// has a gap. [`ErrorKind::Damaged`]: a part of the log is damaged. [`ErrorKind::Refused`]: the store has had the shard in this
+    /// generation or a later one, or has not forgotten it; a part has another format; or an object is not whole in the log. A disk
+    /// error: a class that only earlier owners had cannot be recorded. In all cases the store does not own the shard.
     pub fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
         self.0.engine.claim_shard(claim)
     }
 
-    /// Logs no more of a shard. Returns the end of the log: all records of the shard are before it. When that is durable
-    /// ([`Store::durable`]), another node may claim the shard. From now on commits of its objects fail with
-    /// [`ErrorKind::Moved`], and none is opened.
+    /// Stops logging a shard. Returns the end of the log: all records of the shard are before it. Another store may claim the shard
+    /// once [`Store::durable`] has reached that position. From now on its objects cannot be opened, and their commits fail with
+    /// [`ErrorKind::Moved`].
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the store does not own the shard.
+    /// [`ErrorKind::Input`]: the store does not claim shards, or does not own this one.
     pub fn close_shard(&self, shard: Shard) -> Result<Lsn> {
         self.0.engine.close_shard(shard)
     }
 
-    /// Forgets the objects of a shard that was closed, with their alarms and files, so that it can be claimed again. Not for a thread that runs
+    /// Removes the objects, alarms and files of a shard that was closed, so that it can be claimed again. Not for a thread that runs
     /// objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`]: one of them is open. Nothing has changed. [`ErrorKind::Io`]: a file cannot be removed; try again.
+    /// [`ErrorKind::Input`]: the store does not claim shards, or the shard is not closed. [`ErrorKind::Refused`]: one of its
+    /// objects is open; nothing has changed. A disk error: some of it may be removed; call it again.
     pub fn forget_shard(&self, shard: Shard) -> Result<()> {
         self.0.engine.forget_shard(shard)
     }

@@ -33,14 +33,14 @@ pub trait Lists: Debug + Default {
     /// What was logged since the last call.
     fn ship(&mut self) -> Vec<Arc<[u8]>>;
 
-    /// The database has all records up to this position.
-    fn is_durable(&mut self, until: Lsn);
+    /// The database has all records before this position.
+    fn durable_up_to(&mut self, until: Lsn);
 
     /// Work that has no effect on lists.
     fn maintain(&mut self);
 }
 
-/// What all sessions have logged, also what the database does not have.
+/// The logs of all sessions, with records that the database has never received.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
     parts: BTreeMap<SessionId, Vec<Arc<[u8]>>>,
@@ -101,7 +101,7 @@ impl Lists for InMemory {
         Vec::new()
     }
 
-    fn is_durable(&mut self, _: Lsn) {}
+    fn durable_up_to(&mut self, _: Lsn) {}
 
     fn maintain(&mut self) {}
 }

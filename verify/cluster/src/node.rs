@@ -1,4 +1,4 @@
-//! A node: the decisions of its session, its shards in memory, and its replies.
+//! A node: the decisions of its session, the lists of its shards, and its replies.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -121,17 +121,19 @@ impl<L: Lists> Node<L> {
 
     /// Closes a shard and begins to give it away.
     pub fn close(&mut self, tenancy: Tenancy, to: SessionId) {
-        if self.session.close(tenancy, to)
-            && let Some(served) = self.shards.remove(&tenancy.shard)
-            && let Some(end) = self.lists.close(served.tenancy.shard)
-        {
-            let tenure = self.session.tenures().get(tenancy.shard);
-            let until = tenure.map(|tenure| tenure.state);
-            assert!(
-                matches!(until, Some(State::Closed { until, .. }) if until == end),
-                "the log was closed elsewhere: {end:?}"
-            );
+        let is_closed = self.session.close(tenancy, to);
+        if !is_closed || self.shards.remove(&tenancy.shard).is_none() {
+            return;
         }
+        let Some(end) = self.lists.close(tenancy.shard) else {
+            return;
+        };
+        let tenure = self.session.tenures().get(tenancy.shard);
+        let state = tenure.map(|tenure| tenure.state);
+        assert!(
+            matches!(state, Some(State::Closed { until, .. }) if until == end),
+            "the store closed the shard at {end:?}, the session has {state:?}"
+        );
     }
 
     /// Executes a request, if the node serves the shard.
@@ -145,9 +147,8 @@ impl<L: Lists> Node<L> {
         }
         if let Request::Add(value) = request {
             let bytes = self.lists.add(tenancy, value);
-            let Some(end) = self.session.append(tenancy, bytes) else {
-                return;
-            };
+            let end = self.session.append(tenancy, bytes);
+            let end = end.expect("the session serves the shard");
             served.end = end;
             self.log.push(Record {
                 tenancy,

@@ -54,7 +54,7 @@ fn id(shard: Shard) -> [u8; 32] {
     id
 }
 
-fn of_store(shard: Shard) -> abide_storage::Shard {
+fn storage_shard(shard: Shard) -> abide_storage::Shard {
     abide_storage::Shard::of(&id(shard))
 }
 
@@ -80,7 +80,7 @@ impl Lists for Stored {
             });
         }
         let claim = ShardClaim {
-            shard: of_store(shard),
+            shard: storage_shard(shard),
             generation: generation.0,
             since: since.0.into(),
             inherited,
@@ -125,8 +125,11 @@ impl Lists for Stored {
     }
 
     fn close(&mut self, shard: Shard) -> Option<Lsn> {
-        let db = self.open.get(&shard)?;
-        let end = self.store.close_shard(of_store(shard)).expect("it is open");
+        let db = self.open.get(&shard).expect("it is served");
+        let end = self
+            .store
+            .close_shard(storage_shard(shard))
+            .expect("it is open");
         self.closed.insert(shard);
         let _ = db.exec("INSERT INTO list VALUES (0)", ());
         db.commit().expect_err("the shard is closed");
@@ -144,7 +147,7 @@ impl Lists for Stored {
         parts
     }
 
-    fn is_durable(&mut self, until: Lsn) {
+    fn durable_up_to(&mut self, until: Lsn) {
         self.store.copied(until.0.into());
     }
 
@@ -159,7 +162,7 @@ impl Stored {
         self.open.remove(&shard);
         if self.closed.remove(&shard) {
             self.store
-                .forget_shard(of_store(shard))
+                .forget_shard(storage_shard(shard))
                 .expect("it is closed");
         }
     }

@@ -50,7 +50,7 @@ pub(super) struct Effect {
     pub(super) cleared: usize,
 }
 
-/// How an alarm must run of which an earlier process has begun an attempt and not ended it; `None` for others.
+/// The isolation that an alarm needs if an earlier process began an attempt and did not record its end; otherwise `None`.
 fn suspicion(entry: &AlarmEntry) -> Option<Isolation> {
     match entry.begun? {
         _ if entry.failed => None,
@@ -154,10 +154,11 @@ impl Shard {
         }
     }
 
-    /// Takes over an alarm of another process, which is not in the index. Returns how many suspects it adds.
+    /// Adds the alarm of an object that another process owned; the index must not have it. Returns the effect, and how many suspects
+    /// were added (0 or 1).
     pub(super) fn adopt(&mut self, key: ObjectKey, mut entry: AlarmEntry) -> (Effect, usize) {
         entry.cut_off = entry.begun.is_some();
-        // Before a taker divides the alarms, it looks for suspects among all of them.
+        // Without queues there are no suspects yet: `open_queues` finds this one.
         let suspicion = suspicion(&entry).filter(|_| self.queues.is_some());
         if let Some(isolation) = suspicion {
             self.suspects.insert(key, isolation);

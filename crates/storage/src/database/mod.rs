@@ -234,8 +234,8 @@ impl ObjectDb {
         self.file.set_back()
     }
 
-    /// The generation of the object's shard, which rises with each owner. On a single machine the process that has the data directory
-    /// owns all shards, and the generation is the number of this opening of it.
+    /// The generation of the object's shard, which grows with each change of owner. Without
+    /// [`StoreOptions::claims_shards`](crate::StoreOptions::claims_shards) it grows by one each time the data directory is opened.
     pub fn generation(&self) -> u32 {
         self.file.generation().0
     }

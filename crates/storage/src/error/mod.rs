@@ -34,8 +34,8 @@ pub enum ErrorKind {
     Damaged,
     /// Another process is using the data directory.
     InUse,
-    /// The object's shard belongs to another node, or did when the call was made: nothing was changed. Only stores of a cluster
-    /// return it.
+    /// The store does not own the object's shard, or no longer in the generation in which the object was opened: nothing was
+    /// committed. Only stores with [`StoreOptions::claims_shards`](crate::StoreOptions::claims_shards) return it.
     Moved,
     /// The data directory cannot be used as it is; the message says what to do.
     Refused,
@@ -163,8 +163,7 @@ impl Error {
         Self::new(kind, format!("{doing}: {error}"))
     }
 
-    /// Wraps an I/O error of an object's own file.
-    /// The same error, which happened in this operation.
+    /// Adds the operation in which the error happened to its message.
     pub(crate) fn while_doing(self, doing: impl fmt::Display) -> Self {
         Self {
             message: format!("{doing}: {}", self.message),
@@ -172,6 +171,7 @@ impl Error {
         }
     }
 
+    /// Wraps an I/O error of an object's own file.
     pub(crate) fn of_object(key: ObjectKey, doing: impl fmt::Display, error: &io::Error) -> Self {
         let mut wrapped = Self::io(doing, error);
         if wrapped.kind == ErrorKind::Io {

@@ -114,7 +114,7 @@ pub(crate) enum Refused {
     Stale,
     /// There is no space yet: wait with [`Log::wait_for_room`] and retry, or [`Log::give_up`].
     NoRoom(Shortage),
-    /// The tenure of its shard has ended.
+    /// Its tenure is not open in this log.
     Moved,
     /// The log has failed or was closed.
     Failed(Error),
@@ -338,7 +338,7 @@ impl Log {
         self.state.lock().tenures.generation(shard)
     }
 
-    /// Returns whether a shard is closed and was not open in this generation or a later one.
+    /// Returns whether a shard is free and was not open in this generation or a later one.
     pub(crate) fn may_open_shard(&self, tenure: Tenure) -> bool {
         self.state.lock().tenures.may_open(tenure)
     }
@@ -353,6 +353,16 @@ impl Log {
     pub(crate) fn close_shard(&self, shard: Shard) -> Option<Lsn> {
         let mut state = self.state.lock();
         state.tenures.close(shard).then_some(state.appended)
+    }
+
+    /// Returns whether a shard was closed and is not free yet.
+    pub(crate) fn has_closed_shard(&self, shard: Shard) -> bool {
+        self.state.lock().tenures.is_closed(shard)
+    }
+
+    /// Lets a shard that was closed be opened again: nothing of it is left.
+    pub(crate) fn free_shard(&self, shard: Shard) {
+        self.state.lock().tenures.free(shard);
     }
 
     /// How many steps back of the clock this process has seen.

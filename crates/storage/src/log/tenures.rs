@@ -14,39 +14,50 @@ pub(crate) struct Tenure {
 }
 
 /// The newest tenure of each shard in this log.
-pub(super) struct Tenures(Box<[State]>);
+pub(super) struct Tenures(Box<[Newest]>);
 
 #[derive(Clone, Copy)]
-struct State {
+struct Newest {
     generation: Generation,
-    is_open: bool,
+    ownership: Ownership,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ownership {
+    /// It has nothing of the shard.
+    Free,
+    Open,
+    /// Pages, alarms and files of the shard may remain.
+    Closed,
 }
 
 impl Tenures {
     /// The log owns all shards, in the same generation.
     pub(super) fn of_all(generation: Generation) -> Self {
-        Self::new(State {
-            generation,
-            is_open: true,
-        })
+        Self::new(generation, Ownership::Open)
     }
 
     /// The log owns no shard.
     pub(super) fn of_none() -> Self {
-        Self::new(State {
-            generation: Generation(0),
-            is_open: false,
-        })
+        Self::new(Generation(0), Ownership::Free)
     }
 
-    fn new(state: State) -> Self {
-        Self(vec![state; usize::from(Shard::SHARDS)].into())
+    fn new(generation: Generation, ownership: Ownership) -> Self {
+        let newest = Newest {
+            generation,
+            ownership,
+        };
+        Self(vec![newest; usize::from(Shard::SHARDS)].into())
+    }
+
+    fn newest(&mut self, shard: Shard) -> &mut Newest {
+        &mut self.0[usize::from(shard.get())]
     }
 
     /// The generation of an open tenure.
     pub(super) fn generation(&self, shard: Shard) -> Option<Generation> {
-        let state = self.0[usize::from(shard.get())];
-        state.is_open.then_some(state.generation)
+        let newest = self.0[usize::from(shard.get())];
+        (newest.ownership == Ownership::Open).then_some(newest.generation)
     }
 
     /// Returns whether a tenure is open.
@@ -54,24 +65,38 @@ impl Tenures {
         self.generation(tenure.shard) == Some(tenure.generation)
     }
 
-    /// Returns whether a shard is closed and was not open in this generation or a later one.
+    /// Returns whether a shard is free and was not open in this generation or a later one.
     pub(super) fn may_open(&self, tenure: Tenure) -> bool {
-        let state = self.0[usize::from(tenure.shard.get())];
-        !state.is_open && tenure.generation > state.generation
+        let newest = self.0[usize::from(tenure.shard.get())];
+        newest.ownership == Ownership::Free && tenure.generation > newest.generation
     }
 
     /// Opens a tenure.
     pub(super) fn open(&mut self, tenure: Tenure) {
-        self.0[usize::from(tenure.shard.get())] = State {
+        *self.newest(tenure.shard) = Newest {
             generation: tenure.generation,
-            is_open: true,
+            ownership: Ownership::Open,
         };
     }
 
     /// Closes a shard. Returns false if it was not open.
     pub(super) fn close(&mut self, shard: Shard) -> bool {
-        let state = &mut self.0[usize::from(shard.get())];
-        std::mem::replace(&mut state.is_open, false)
+        let ownership = &mut self.newest(shard).ownership;
+        let was_open = *ownership == Ownership::Open;
+        if was_open {
+            *ownership = Ownership::Closed;
+        }
+        was_open
+    }
+
+    /// Returns whether a shard was closed and is not free yet.
+    pub(super) fn is_closed(&self, shard: Shard) -> bool {
+        self.0[usize::from(shard.get())].ownership == Ownership::Closed
+    }
+
+    /// Frees a shard that was closed.
+    pub(super) fn free(&mut self, shard: Shard) {
+        self.newest(shard).ownership = Ownership::Free;
     }
 }
 
@@ -93,7 +118,13 @@ mod tests {
         assert!(!tenures.may_open(tenure(5)), "it is open");
         assert!(tenures.close(shard) && !tenures.close(shard));
         assert_eq!(tenures.generation(shard), None);
-        assert!(!tenures.may_open(tenure(3)) && !tenures.may_open(tenure(4)));
+        assert!(tenures.is_closed(shard) && !tenures.may_open(tenure(5)));
+        tenures.free(shard);
+        assert!(
+            !tenures.is_closed(shard)
+                && !tenures.may_open(tenure(3))
+                && !tenures.may_open(tenure(4))
+        );
         assert!(tenures.may_open(tenure(5)));
         assert_eq!(tenures.generation(Shard::of(&[0; 32])), None);
     }

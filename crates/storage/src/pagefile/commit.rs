@@ -182,7 +182,7 @@ impl PageFile {
             let previous = pages
                 .overlay
                 .get(&page_no)
-                .filter(|old| old.full_at >= Some(full_image_horizon) && !replaces);
+                .filter(|old| !replaces && old.full_at.is_some_and(|at| at >= full_image_horizon));
             let encoded = delta::encode(
                 &mut transaction.bytes,
                 page_no,

@@ -160,6 +160,7 @@ impl Engine {
         database: Incoming,
         import: &Import<'_>,
     ) -> Result<()> {
+        self.must_own_all("import an object")?;
         let image = database.finish()?;
         self.quarantine_if_lost(key)?;
         let file = self.page_file(key)?;

@@ -76,6 +76,7 @@ impl Engine {
         image: &Image,
         doing: &str,
     ) -> Result<Replacing<'_>> {
+        self.must_own_all("replace a whole object")?;
         let one = self.replacements.lock();
         let object = file.object();
         if object.pages().replaced.is_some() {

@@ -9,6 +9,7 @@ use crate::log::part::{self, Content, NoPart, PART_VERSION};
 use crate::log::record::Header;
 use crate::overlay::Object;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// The records of a shard between two positions of an earlier owner's log.
@@ -72,11 +73,9 @@ impl Engine {
                     continue;
                 }
                 let there = header.key.namespace;
-                let here = match numbers.get(&there) {
-                    Some(here) => *here,
-                    None => *numbers
-                        .entry(there)
-                        .or_insert(self.number_of(content, there)?),
+                let here = match numbers.entry(there) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => *new.insert(self.number_of(content, there)?),
                 };
                 // The class was deleted by the owner of the log.
                 let Some(here) = here else { continue };
@@ -85,33 +84,35 @@ impl Engine {
             }
         }
         for transaction in records.chunk_by(|(header, _), _| !header.last_part) {
-            self.apply(claim, transaction, adopted)?;
+            // The last one is not, if the log ends within it: it was never released.
+            let is_complete = transaction.last().is_some_and(|(last, _)| last.last_part);
+            if is_complete {
+                self.apply(claim, transaction, adopted)?;
+            }
         }
         Ok(())
     }
 
-    /// Applies one transaction to its object.
+    /// Applies one complete transaction to its object.
     fn apply(
         &self,
         claim: &ShardClaim,
         transaction: &[Record<'_>],
         adopted: &mut BTreeMap<ObjectKey, Adopted>,
     ) -> Result<()> {
-        let ([(first, _), ..], [.., (last, _)]) = (transaction, transaction) else {
+        let (Some((first, _)), Some((last, _))) = (transaction.first(), transaction.last()) else {
             return Ok(());
         };
-        let is_one = transaction
-            .iter()
-            .all(|(header, _)| header.key == first.key);
-        if !last.last_part || !is_one {
+        let mut headers = transaction.iter().map(|(header, _)| header);
+        if headers.any(|header| header.key != first.key) {
             return Err(Error::damaged(format!(
-                "the transaction at {} has no end",
+                "the transaction at {} belongs to several objects",
                 first.lsn
             )));
         }
         if first.replaces {
             return Err(Error::refused(format!(
-                "the object {} was restored or forked from more than fits the log, so its state is on the machine of the earlier owner",
+                "the object {} was replaced by a restore or fork too large for the log; its state is only on its earlier owner's machine",
                 first.key
             )));
         }
@@ -195,7 +196,7 @@ fn contents(inherited: &Inherited) -> Result<Vec<Content<'_>>> {
 
 fn gap(from: Lsn, to: Lsn) -> Error {
     Error::input(format!(
-        "the parts of the log lack what is between positions {from} and {to}"
+        "the log has a gap from position {from} to {to}: give all of its parts, in order"
     ))
 }
 

@@ -7,8 +7,8 @@
 //!    into its own tables. Then it opens the shard in its log ([`Engine::claim_shard`]).
 //!
 //! Positions of different logs are never compared. What is adopted gets the position of the claim in the new owner's log,
-//! which is durable, so no answer waits for it. Its pages have no full image in that log: the first change of each is
-//! logged as one.
+//! which is durable: answers wait at most until the log is copied up to there. Its pages have no full image in that log, so the
+//! first change of each is logged as one.
 
 mod inherited;
 
@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{Generation, Lsn, ObjectKey, Shard};
 use crate::log::tenures::Tenure;
+use crate::quarantine;
 use inherited::Adopted;
 
 /// A shard to take over: see [`Store::claim_shard`](crate::Store::claim_shard).
@@ -29,7 +30,7 @@ pub struct ShardClaim {
     pub shard: Shard,
     /// The generation of the new tenure: above those of all earlier ones.
     pub generation: u32,
-    /// The position of the claim in the store's own log. It is durable, and every record of the shard in this log will be after it.
+    /// The position of the claim in the store's own log, which is durable up to there. Every record of this tenure will be after it.
     pub since: Lsn,
     /// What earlier owners have logged and not archived, in the order of their generations.
     pub inherited: Vec<Inherited>,
@@ -62,23 +63,15 @@ impl Engine {
             )));
         }
         let adopted = self.read_inherited(claim)?;
-        // A checkpoint that runs may know objects of the last tenure. One claim at a time.
+        // Excludes other claims, and checkpoints, which may hold objects of an earlier tenure.
         let _unchanged = self.checkpointer.pause()?;
-        let refused = |why: &str| {
-            let (shard, generation) = (claim.shard.get(), claim.generation);
-            Error::refused(format!(
-                "shard {shard} cannot be claimed in generation {generation}: {why}"
-            ))
-        };
         if !self.shared.log.may_open_shard(tenure) {
-            return Err(refused(
-                "this store has had it in that generation or a later one",
-            ));
-        }
-        if self.objects.has_any(|key| key.shard() == claim.shard) {
-            return Err(refused(
-                "this store has objects of an earlier claim; forget the shard first",
-            ));
+            return Err(Error::refused(format!(
+                "shard {} cannot be claimed in generation {}: this store has had it in that generation or a later one, or has not \
+                 forgotten it since",
+                claim.shard.get(),
+                claim.generation
+            )));
         }
         // Before the shard is open: the first commit of an object may change its alarm.
         for Adopted { object, alarm } in &adopted {
@@ -104,47 +97,67 @@ impl Engine {
     /// See [`crate::Store::forget_shard`].
     pub(crate) fn forget_shard(&self, shard: Shard) -> Result<()> {
         self.must_share("forget a shard")?;
-        if self.shared.log.generation(shard).is_some() {
+        // Excludes claims, and checkpoints, which write files of its objects.
+        let _unchanged = self.checkpointer.pause()?;
+        if !self.shared.log.has_closed_shard(shard) {
             return Err(Error::input(format!(
-                "shard {} is open in this store: close it first",
+                "shard {} is open in this store, or was forgotten: close it first",
                 shard.get()
             )));
         }
-        // A checkpoint would write files of its objects.
-        let _unchanged = self.checkpointer.pause()?;
         let is_of_shard = |key: &ObjectKey| key.shard() == shard;
         self.objects.must_be_closed(is_of_shard)?;
         self.objects.forget(is_of_shard);
         self.alarms.forget(is_of_shard);
-        let manifest = self.shared.catalog.current();
-        let is_gone = |key: &String| ObjectKey::parse(key).is_some_and(|key| is_of_shard(&key));
-        if manifest.quarantined.keys().any(is_gone) {
-            self.shared
-                .publish(|manifest| manifest.quarantined.retain(|key, _| !is_gone(key)))?;
-        }
-        self.remove_files_of(shard)
+        self.forget_quarantines(is_of_shard)?;
+        self.remove_files_of(shard)?;
+        self.shared.log.free_shard(shard);
+        Ok(())
     }
 
-    /// Removes the object files of a shard: another node's commits follow theirs.
+    /// Ends the quarantines of some objects.
+    fn forget_quarantines(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Result<()> {
+        let is_gone = |key: &String| ObjectKey::parse(key).is_some_and(|key| is_gone(&key));
+        let manifest = self.shared.catalog.current();
+        let gone = manifest.quarantined.iter().filter(|(key, _)| is_gone(key));
+        let saved: Vec<_> = gone.map(|(_, of)| of.pages.clone()).collect();
+        if saved.is_empty() {
+            return Ok(());
+        }
+        self.shared
+            .publish(|manifest| manifest.quarantined.retain(|key, _| !is_gone(key)))?;
+        for saved in saved.iter().flatten() {
+            quarantine::forget(&self.shared, &saved.run);
+        }
+        Ok(())
+    }
+
+    /// Removes the object files of a shard, which are stale once another store commits.
     fn remove_files_of(&self, shard: Shard) -> Result<()> {
-        let disk = &self.shared.disk;
-        for unique_key in &self.shared.catalog.current().namespaces {
-            let part = self.shared.catalog.dir_of(unique_key).join(shard.part());
+        let disk = &*self.shared.disk;
+        let manifest = self.shared.catalog.current();
+        for unique_key in manifest.namespaces.iter().filter(|key| !key.is_empty()) {
+            let dir = self
+                .shared
+                .catalog
+                .dir_of(unique_key)
+                .join(shard.directory());
             let failed = |error| {
-                Error::io(
-                    format_args!("removing object files in {}", part.display()),
-                    &error,
-                )
+                let doing = format_args!("removing object files in {}", dir.display());
+                Error::io(doing, &error)
             };
-            for name in disk.list(&part).map_err(failed)? {
-                let id = name
-                    .split_once('.')
-                    .and_then(|(id, _)| ObjectKey::parse_id(id));
+            let names = disk.list(&dir).map_err(failed)?;
+            if names.is_empty() {
+                continue;
+            }
+            for name in names {
+                let id = name.split_once('.').map(|(id, _)| id);
+                let id = id.and_then(ObjectKey::parse_id);
                 if id.is_some_and(|id| Shard::of(&id) == shard) {
-                    disk.remove(&part.join(name)).map_err(failed)?;
+                    disk.remove(&dir.join(name)).map_err(failed)?;
                 }
             }
-            sync_names(&**disk, &part)?;
+            sync_names(disk, &dir)?;
         }
         Ok(())
     }
@@ -155,6 +168,16 @@ impl Engine {
         }
         Err(Error::input(format!(
             "cannot {to} of a store that owns all of them: open it with StoreOptions::claims_shards"
+        )))
+    }
+
+    /// Refuses what is not in the log, so that the next owner of a shard would not find it.
+    pub(crate) fn must_own_all(&self, to: &str) -> Result<()> {
+        if !self.shared.options.claims_shards {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "cannot {to}: the store shares its objects with others (StoreOptions::claims_shards), which would not learn of it"
         )))
     }
 }

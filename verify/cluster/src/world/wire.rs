@@ -176,7 +176,7 @@ impl<L: Lists> World<L> {
         self.report.unknown += usize::from(outcome == Outcome::Unknown);
         if let Some(node) = &mut own.node {
             node.session.answered(sent.connection, outcome, now);
-            node.lists.is_durable(node.session.durable());
+            node.lists.durable_up_to(node.session.durable());
         }
         self.step(sent.host);
     }

@@ -3,7 +3,7 @@
 use super::world::{Node, SHARDS, id, options, shard};
 use crate::common::{DIR, manual};
 use abide_storage::{
-    ArchiveOptions, ErrorKind, Inherited, Lsn, ShardClaim, SimDisk, Store, StoreOptions,
+    AlarmRow, ArchiveOptions, ErrorKind, Inherited, Lsn, ShardClaim, SimDisk, Store, StoreOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -59,6 +59,7 @@ fn a_log_with_a_gap_or_a_changed_byte_is_not_adopted() {
     refused(Vec::new(), ErrorKind::Input);
     for place in 0..inherited.log.len() {
         let bytes = &inherited.log[place];
+        // Bytes 8 to 11 are the version of the format.
         for at in (0..bytes.len())
             .step_by(37)
             .filter(|at| !(8..12).contains(at))
@@ -139,8 +140,56 @@ fn a_store_that_claims_shards_begins_in_an_empty_directory() {
     for wrong in [
         options().archive(ArchiveOptions::default()),
         options().max_bytes(Some(1 << 20)),
+        options().await_copy(false),
     ] {
         let error = open(&SimDisk::new(), wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
     }
+}
+
+#[test]
+fn a_transaction_that_was_shipped_in_part_is_not_adopted() {
+    let (mut owner, heir) = (Node::start(), Node::start());
+    owner.claim(NUMBER, 1, Vec::new()).unwrap();
+    let put = |value: u8, bytes: usize| {
+        let db = owner.open("Left", id(NUMBER, 1)).unwrap();
+        db.kv_put("k", &vec![value; bytes]).unwrap();
+        db.commit().unwrap();
+    };
+    put(1, 100);
+    // Several records.
+    put(2, 900_000);
+    owner.ship();
+    let records = owner.log.len();
+    assert!(records >= 4, "{records}");
+    for shipped in 2..records {
+        let mut inherited = owner.inherited(1, Lsn::ZERO, owner.shipped);
+        inherited.log.truncate(shipped);
+        let error = heir.claim(NUMBER, 2, vec![inherited.clone()]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input, "a gap: {error}");
+        inherited.until = owner.ends[shipped - 1];
+        let heir = Node::start();
+        heir.claim(NUMBER, 2, vec![inherited]).unwrap();
+        let db = heir.open("Left", id(NUMBER, 1)).unwrap();
+        assert_eq!(db.kv_get("k").unwrap().unwrap(), [1; 100], "{shipped}");
+    }
+}
+
+#[test]
+fn a_shard_that_was_not_forgotten_is_not_claimed() {
+    let mut node = Node::start();
+    node.claim(NUMBER, 1, Vec::new()).unwrap();
+    let db = node.open("Left", id(NUMBER, 1)).unwrap();
+    db.set_alarm(Some(&AlarmRow::at(5))).unwrap();
+    db.commit().unwrap();
+    drop(db);
+    node.ship();
+    // The object leaves memory, and its file and its alarm stay.
+    node.store().checkpoint().unwrap();
+    let until = node.store().close_shard(shard(NUMBER)).unwrap();
+    let inherited = node.inherited(1, Lsn::ZERO, until);
+    let error = node.claim(NUMBER, 2, vec![inherited.clone()]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    node.store().forget_shard(shard(NUMBER)).unwrap();
+    node.claim(NUMBER, 2, vec![inherited]).unwrap();
 }

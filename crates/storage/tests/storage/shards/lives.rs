@@ -1,5 +1,5 @@
-//! Random lives of several stores beside a model: objects are written, shards move, processes end without a word. What an owner
-//! has shipped, each later owner finds, and nothing else.
+//! Random lives of several stores beside a model: writes, shards that move, processes that are killed. Each owner finds exactly what
+//! the earlier ones have shipped.
 
 use super::world::{Node, SHARDS, id};
 use abide_storage::{AlarmRow, ErrorKind, Lsn, ObjectDb, ObjectKey, SplitMix64};
@@ -27,15 +27,19 @@ struct Commit {
 
 type Name = (&'static str, [u8; 32]);
 
-/// The tenures of a shard, each with its process; the last one is open.
-#[derive(Default)]
-struct Tenures(Vec<(usize, Lsn, Option<Lsn>)>);
+/// A tenure of a shard, which ends at `until` in the log of its process.
+struct Tenure {
+    process: usize,
+    since: Lsn,
+    until: Option<Lsn>,
+}
 
 struct World {
     random: SplitMix64,
     /// All processes that have been, the ended ones among them.
     processes: Vec<Node>,
-    shards: BTreeMap<u16, Tenures>,
+    /// The last tenure of each is open.
+    shards: BTreeMap<u16, Vec<Tenure>>,
     commits: BTreeMap<Name, Vec<Commit>>,
 }
 
@@ -48,7 +52,7 @@ impl World {
             commits: BTreeMap::new(),
         };
         for number in SHARDS {
-            world.shards.insert(number, Tenures::default());
+            world.shards.insert(number, Vec::new());
             world.claim(number);
         }
         world
@@ -70,44 +74,50 @@ impl World {
     }
 
     fn owner(&self, number: u16) -> usize {
-        self.shards[&number].0.last().unwrap().0
+        self.shards[&number].last().unwrap().process
     }
 
     /// A process claims a shard that no one owns.
     fn claim(&mut self, number: u16) {
         let process = self.any_alive();
         self.processes[process].ship();
-        let tenures = &self.shards[&number].0;
-        let parts = (1..).zip(tenures).map(|(generation, (of, since, until))| {
-            self.processes[*of].inherited(generation, *since, until.unwrap())
+        let tenures = &self.shards[&number];
+        let parts = (1..).zip(tenures).map(|(generation, tenure)| {
+            let until = tenure.until.unwrap();
+            self.processes[tenure.process].inherited(generation, tenure.since, until)
         });
         let parts = parts.collect();
         let generation = tenures.len() as u32 + 1;
         let since = self.processes[process]
             .claim(number, generation, parts)
             .unwrap();
-        let tenures = &mut self.shards.get_mut(&number).unwrap().0;
-        tenures.push((process, since, None));
+        self.shards.get_mut(&number).unwrap().push(Tenure {
+            process,
+            since,
+            until: None,
+        });
         self.check(number);
+    }
+
+    fn end_tenure(&mut self, number: u16, until: Lsn) {
+        let tenures = self.shards.get_mut(&number).unwrap();
+        tenures.last_mut().unwrap().until = Some(until);
     }
 
     fn move_shard(&mut self) {
         let number = self.any_shard();
         let owner = self.owner(number);
         let until = self.processes[owner].give_up(number);
-        self.shards
-            .get_mut(&number)
-            .unwrap()
-            .0
-            .last_mut()
-            .unwrap()
-            .2 = Some(until);
+        self.end_tenure(number, until);
         self.claim(number);
     }
 
     /// A process ends, and another one starts. Others claim its shards.
     fn kill(&mut self) {
         let process = self.any_alive();
+        for _ in 0..self.below(3) {
+            self.processes[process].ship_part();
+        }
         self.processes[process].kill();
         let shipped = self.processes[process].shipped;
         for commits in self.commits.values_mut() {
@@ -116,13 +126,7 @@ impl World {
         self.processes.push(Node::start());
         for number in SHARDS {
             if self.owner(number) == process {
-                self.shards
-                    .get_mut(&number)
-                    .unwrap()
-                    .0
-                    .last_mut()
-                    .unwrap()
-                    .2 = Some(shipped);
+                self.end_tenure(number, shipped);
                 self.claim(number);
             }
         }
@@ -142,7 +146,8 @@ impl World {
             state = State::default();
         } else {
             let key = format!("k{}", self.below(3));
-            let length = [5, 300, 9_000][self.below(3)];
+            // The largest is several records.
+            let length = [5, 300, 300, 9_000, 9_000, 600_000][self.below(6)];
             let value = vec![self.below(256) as u8; length];
             db.kv_put(&key, &value).unwrap();
             state.values.insert(key, value);
@@ -156,6 +161,11 @@ impl World {
                 end,
                 state,
             });
+        }
+        drop(db);
+        if deletes {
+            // A deletion is more than one transaction: this model does not know what a part of it leaves.
+            self.processes[process].ship();
         }
     }
 

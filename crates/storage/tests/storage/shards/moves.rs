@@ -1,9 +1,12 @@
 //! One shard moves from store to store.
 
-use super::world::{Node, SHARDS, id, shard};
+use super::world::{Node, SHARDS, id, options, shard};
+use crate::common::manual;
 use abide_storage::{
-    AlarmRow, AlarmState, BegunAttempt, ErrorKind, Isolation, Lsn, ObjectKey, SimDisk, Store,
+    AlarmRow, AlarmState, BegunAttempt, ErrorKind, Isolation, Lsn, ObjectKey, RealDisk, ShardClaim,
+    SimDisk, Store,
 };
+use std::sync::Arc;
 
 const CLASS: &str = "Moved";
 
@@ -141,6 +144,12 @@ fn the_first_change_of_a_page_after_a_claim_is_logged_as_a_full_image() {
     // The records of the first owner may be in the archive, and those of the second must be readable without them.
     c.claim(number, 3, vec![b.inherited(2, Lsn::ZERO, until)])
         .unwrap();
+    let error = c.open(CLASS, id(number, 1)).unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Damaged,
+        "its first commits are missing: {error}"
+    );
 }
 
 #[test]
@@ -222,9 +231,68 @@ fn bookmarks_rise_from_owner_to_owner() {
 }
 
 #[test]
-fn a_store_that_owns_all_shards_claims_and_closes_none() {
-    let store: Store = crate::common::manual(&SimDisk::new());
-    let error = store.close_shard(shard(1)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Input);
+fn shard_calls_need_claims_shards() {
+    let store = manual(&SimDisk::new());
+    let claim = ShardClaim {
+        shard: shard(1),
+        generation: 9,
+        since: Lsn::ZERO,
+        inherited: Vec::new(),
+    };
+    for error in [
+        store.claim_shard(&claim).unwrap_err(),
+        store.close_shard(shard(1)).unwrap_err(),
+        store.forget_shard(shard(1)).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Input);
+        assert!(error.to_string().contains("claims_shards"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_in_the_log_is_refused() {
+    let number = SHARDS[0];
+    let mut node = Node::start();
+    node.claim(number, 1, Vec::new()).unwrap();
+    put(&mut node, id(number, 1), b"kept");
+    let error = node.store().delete_namespace(CLASS).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.to_string().contains("claims_shards"), "{error}");
+    assert_eq!(get(&node, id(number, 1)).unwrap(), b"kept");
+}
+
+#[test]
+fn a_shard_is_forgotten_whichever_directories_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(Arc::new(RealDisk), dir.path(), options()).unwrap();
+    let [number, other, _] = SHARDS;
+    for shard in [number, other] {
+        let claim = ShardClaim {
+            shard: self::shard(shard),
+            generation: 1,
+            since: Lsn::ZERO,
+            inherited: Vec::new(),
+        };
+        store.claim_shard(&claim).unwrap();
+    }
+    store.namespace("Without objects").unwrap();
+    let namespace = store.namespace(CLASS).unwrap();
+    let put = |shard| {
+        let id = id(shard, 1);
+        let db = store.open_object(ObjectKey { namespace, id }).unwrap();
+        db.kv_put("k", b"v").unwrap();
+        db.commit().unwrap();
+    };
+    put(number);
+    put(other);
+    store.checkpoint().unwrap();
+    store.close_shard(shard(number)).unwrap();
+    store.forget_shard(shard(number)).unwrap();
+    let has = |shard| {
+        let id = id(shard, 1);
+        store.has_object(ObjectKey { namespace, id }).unwrap()
+    };
+    assert!(!has(number) && has(other));
+    let error = store.forget_shard(shard(number)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "it was forgotten: {error}");
 }

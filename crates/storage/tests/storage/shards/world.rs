@@ -30,6 +30,8 @@ pub(super) struct Node {
     /// What it has shipped, and what remains of it.
     pub(super) log: Vec<Arc<[u8]>>,
     pub(super) shipped: Lsn,
+    /// Where each part of the log ends.
+    pub(super) ends: Vec<Lsn>,
 }
 
 impl Node {
@@ -38,6 +40,7 @@ impl Node {
             store: Some(open(&SimDisk::new()).unwrap()),
             log: Vec::new(),
             shipped: Lsn::ZERO,
+            ends: Vec::new(),
         }
     }
 
@@ -53,18 +56,28 @@ impl Node {
 
     /// Makes durable what was committed, and ships it.
     pub(super) fn ship(&mut self) {
-        let Some(store) = &self.store else { return };
-        while store.write_group() {}
-        while let Some(part) = store.log_part(Some(self.shipped), 5_000).unwrap() {
-            assert_eq!(
-                part.first, self.shipped,
-                "the log is kept until it is shipped"
-            );
-            self.shipped = part.end;
-            self.log.push(part.bytes.into());
+        if self.store.is_none() {
+            return;
         }
+        while self.ship_part() {}
+        let store = self.store();
         store.copied(self.shipped);
         assert_eq!(store.durable(), store.durable_here());
+    }
+
+    /// Ships one part of the log, which may end within a transaction. Returns whether there was one.
+    pub(super) fn ship_part(&mut self) -> bool {
+        while self.store().write_group() {}
+        let part = self.store().log_part(Some(self.shipped), 5_000).unwrap();
+        let Some(part) = part else { return false };
+        assert_eq!(
+            part.first, self.shipped,
+            "the log is kept until it is shipped"
+        );
+        self.shipped = part.end;
+        self.ends.push(part.end);
+        self.log.push(part.bytes.into());
+        true
     }
 
     /// The process ends. What it has not shipped is lost.
@@ -72,7 +85,7 @@ impl Node {
         self.store = None;
     }
 
-    /// What a heir of a shard reads of this node's log.
+    /// What the next owner of a shard reads of this node's log.
     pub(super) fn inherited(&self, generation: u32, since: Lsn, until: Lsn) -> Inherited {
         Inherited {
             generation,
