@@ -23,8 +23,5 @@ pub const LEAST_BYTES_PER_SECOND: u64 = 1024 * 1024;
 /// Time that a statement waits for a lock, each time. A fence then ends the connections of the session that is fenced.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes of a row of a log; a larger group has several. Part of the format: a reader takes no row for longer.
-pub const ROW_BYTES: usize = 8 * 1024 * 1024;
-
 /// Bytes in one table of a log after which the other is filled, if that is empty.
 pub const HALF_BYTES: u64 = 64 * 1024 * 1024;

@@ -51,8 +51,7 @@ impl Lines {
         }
     }
 
-    /// Executes a statement of a connection. `group` has the bytes between the positions of an [`Statement::Append`]; otherwise it is
-    /// empty.
+    /// Executes a statement of a connection. `group` has the records of an [`Statement::Append`], in any form; otherwise it is empty.
     ///
     /// Every error is [`Outcome::Unknown`]. If the future is dropped, the statement may still be executed.
     pub async fn execute(

@@ -110,7 +110,7 @@ begin
     insert into lease (session, nonce) values (me, my_nonce);
     insert into lane (session, nonce) values (me, my_nonce);
     for half in 0..1 loop
-        execute format('create table %I (lsn bigint primary key, payload bytea not null)', log_table(my_nonce, half));
+        execute format('create table %I (lsn bigint not null, until bigint primary key, payload bytea not null)', log_table(my_nonce, half));
         -- Pages are compressed, or do not compress.
         execute format('alter table %I alter payload set storage external', log_table(my_nonce, half));
     end loop;
@@ -298,7 +298,7 @@ begin
         -- Someone reads it, or a late append is being committed.
         return false;
     end;
-    execute format('select lsn + octet_length(payload) <= $1 from %I order by lsn desc limit 1', log)
+    execute format('select until <= $1 from %I order by until desc limit 1', log)
         into is_archived using bound;
     if is_archived then
         execute format('truncate %I', log);

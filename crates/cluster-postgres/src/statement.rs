@@ -9,7 +9,6 @@ use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
     error::Failure,
-    limits::ROW_BYTES,
     line::Line,
     name::{bits, log_table, uuid},
 };
@@ -22,7 +21,7 @@ const IS_REPLICATED: &str = "is_replicated";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) me: SessionId,
-    /// The bytes of the group that is appended.
+    /// What has the records of the group that is appended.
     pub(crate) group: &'a [u8],
     /// The table of the log that is filled.
     pub(crate) half: usize,
@@ -172,23 +171,13 @@ async fn append(
     begin: Lsn,
     end: Lsn,
 ) -> Result<Option<Answer>, Failure> {
-    assert_eq!(
-        group.len() as u64,
-        end.0 - begin.0,
-        "a group has the bytes between its positions"
-    );
     let sql = format!(
         "with moved as (update lane set lsn = $4 where session = $1 and nonce = $2::text::uuid and lsn = $3 and not is_fenced returning 1) \
-         insert into {table} select piece.* from moved, unnest($5::bigint[], $6::bytea[]) as piece returning {REPLICATED}",
+         insert into {table} select $3, $4, $5 from moved returning {REPLICATED}",
         table = log_table(call.me.nonce, half)
     );
-    let payloads: Vec<&[u8]> = group.chunks(ROW_BYTES).collect();
-    let begins = (begin.0..end.0).step_by(ROW_BYTES);
-    let begins: Vec<i64> = begins.map(u64::cast_signed).collect();
     let (first, after) = (begin.0.cast_signed(), end.0.cast_signed());
-    let rows = call
-        .rows(&sql, &[&first, &after, &begins, &payloads])
-        .await?;
+    let rows = call.rows(&sql, &[&first, &after, &group]).await?;
     Ok((!rows.is_empty()).then_some(Answer::Committed))
 }
 

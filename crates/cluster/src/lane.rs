@@ -38,6 +38,11 @@ impl Lane {
         self.assigned
     }
 
+    /// Records have been given the positions before this one elsewhere.
+    pub(crate) fn assigned_up_to(&mut self, until: Lsn) {
+        self.assigned = self.assigned.max(until);
+    }
+
     /// The next statement: none if all is durable. Records that are assigned while a group is under way are in the next one.
     pub(crate) fn next(&mut self) -> Option<Statement> {
         if self.group.is_none() && self.assigned > self.durable {

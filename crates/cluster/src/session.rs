@@ -124,6 +124,12 @@ impl Session {
         is_admitted.then(|| self.lane.assign(bytes))
     }
 
+    /// A store that keeps the log has given positions to records up to this one: the next group ends there. For a session whose
+    /// records are not given their positions by [`Session::append`].
+    pub fn logged(&mut self, until: Lsn) {
+        self.lane.assigned_up_to(until);
+    }
+
     /// What earlier owners have left of a shard was read. Returns false if this is no longer asked for.
     pub fn adopted(&mut self, tenancy: Tenancy) -> bool {
         self.tenures
@@ -134,7 +140,11 @@ impl Session {
     /// it, or gives it away already. If the other session does not take it, the shard comes back in a new generation and is adopted
     /// again.
     pub fn close(&mut self, tenancy: Tenancy, to: SessionId) -> bool {
-        let until = self.lane.assigned();
+        self.close_at(tenancy, to, self.lane.assigned())
+    }
+
+    /// The same for a shard that a store has closed: all of its records are before this position.
+    pub fn close_at(&mut self, tenancy: Tenancy, to: SessionId, until: Lsn) -> bool {
         let closed = State::Closed { until, to };
         [State::Serving, State::Adopting]
             .into_iter()

@@ -173,6 +173,15 @@ impl Shard {
     pub const SHARDS: u16 = 1 << Self::BITS;
     const BITS: u32 = 10;
 
+    /// The shard with this number. `None` if it is not below [`Shard::SHARDS`].
+    pub const fn new(number: u16) -> Option<Self> {
+        if number < Self::SHARDS {
+            Some(Self(number))
+        } else {
+            None
+        }
+    }
+
     /// The shard of the object with this id.
     pub const fn of(id: &[u8; 32]) -> Self {
         Self(u16::from_be_bytes([id[0], id[1]]) >> (u16::BITS - Self::BITS))

@@ -229,7 +229,7 @@ pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
-pub use shards::{Inherited, ShardClaim};
+pub use shards::{EarlierLog, Inherited, ShardClaim};
 pub use sql_limits::SqlLimits;
 pub use statistics::StoreStats;
 pub use store::Store;

@@ -124,7 +124,7 @@ impl Store {
     }
 
     /// Takes over the objects and alarms of a shard: reads what earlier owners have logged, then lets the objects be opened and
-    /// written. For a store with [`StoreOptions::claims_shards`]. Reads and applies all of that log: not for a thread that runs
+    /// written. For a store with [`StoreOptions::claims_shards`]. Applies all records of the shard: not for a thread that runs
     /// objects.
     ///
     /// The caller has made sure that no earlier owner logs records of the shard any more. An object whose first commit is not
@@ -133,8 +133,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Input`]: the store does not claim shards, the position is not durable, the generations do not rise, or the log
-    /// has a gap. [`ErrorKind::Damaged`]: a part of the log is damaged. [`ErrorKind::Refused`]: the store has had the shard in this
-    /// generation or a later one, or has not forgotten it; a part has another format; or an object is not whole in the log. A disk
+    /// lacks a part. [`ErrorKind::Damaged`]: the records do not follow each other. [`ErrorKind::Refused`]: the store has had the shard in this
+    /// generation or a later one, or has not forgotten it; or an object is not whole in the log. A disk
     /// error: a class that only earlier owners had cannot be recorded. In all cases the store does not own the shard.
     pub fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
         self.0.engine.claim_shard(claim)

@@ -8,7 +8,8 @@ use std::{
 
 use abide_cluster::{Generation, Lsn, Shard, Tenancy};
 use abide_storage::{
-    ArchiveOptions, Inherited, ObjectDb, ObjectKey, ShardClaim, SimDisk, Store, StoreOptions,
+    ArchiveOptions, EarlierLog, Inherited, ObjectDb, ObjectKey, ShardClaim, SimDisk, Store,
+    StoreOptions,
 };
 
 use crate::{
@@ -67,16 +68,19 @@ impl Lists for Stored {
         logs: &Logs,
     ) -> Result<(), String> {
         let Tenancy { shard, generation } = tenancy;
+        let failed = |error: abide_storage::Error| format!("{tenancy:?}: {error}");
         self.leave(shard);
         let mut inherited = Vec::new();
         for tenure in records.chunk_by(|a, b| a.tenancy == b.tenancy) {
             let [.., last] = tenure else { continue };
             let (since, log) = logs.of(last.tenancy).ok_or("a record without a tenure")?;
+            let log = EarlierLog::read(log.iter().cloned()).map_err(failed)?;
+            let log = Arc::new(log);
             inherited.push(Inherited {
                 generation: last.tenancy.generation.0,
                 since: since.0.into(),
                 until: last.end.0.into(),
-                log: log.to_vec(),
+                log,
             });
         }
         let claim = ShardClaim {
@@ -85,7 +89,6 @@ impl Lists for Stored {
             since: since.0.into(),
             inherited,
         };
-        let failed = |error: abide_storage::Error| format!("{tenancy:?}: {error}");
         self.store.claim_shard(&claim).map_err(failed)?;
         let namespace = self.store.namespace("List").map_err(failed)?;
         let key = ObjectKey {

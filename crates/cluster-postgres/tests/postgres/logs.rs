@@ -1,8 +1,5 @@
 use abide_cluster::{Answer, Connection, Generation, Lsn, Outcome, Part, Run, Statement};
-use abide_cluster_postgres::{
-    Error,
-    limits::{HALF_BYTES, ROW_BYTES},
-};
+use abide_cluster_postgres::{Error, limits::HALF_BYTES};
 
 use crate::support::{Own, Server, tenancy};
 
@@ -17,29 +14,35 @@ fn part(own: &Own, since: u64, until: u64) -> Part {
     }
 }
 
+/// The bytes between the positions of a part. Here, a group has as many bytes as positions.
 async fn bytes(server: &Server, part: &Part) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    let mut next = part.since;
-    let reading = server.database.read(part, |at, piece| {
-        assert_eq!(at, next);
-        assert!(piece.len() <= ROW_BYTES);
-        bytes.extend_from_slice(piece);
-        next = Lsn(at.0 + piece.len() as u64);
-    });
+    let mut next = None;
+    let (since, until) = (part.since, part.until);
+    let reading = server
+        .database
+        .read(part.session, since, until, |begin, end, group| {
+            assert!(begin < until && end > since, "it is not asked for");
+            assert_eq!(begin, next.unwrap_or(begin));
+            assert_eq!(group.len() as u64, end.0 - begin.0);
+            next = Some(end);
+            let from = since.0.saturating_sub(begin.0) as usize;
+            let to = (end.0.min(until.0) - begin.0) as usize;
+            bytes.extend_from_slice(&group[from..to]);
+        });
     reading.await?;
     Ok(bytes)
 }
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL"]
-async fn a_part_is_read_whatever_rows_it_is_in() {
+async fn a_part_is_read_with_the_groups_that_it_is_in() {
+    const LARGE: usize = 20 << 20;
     let server = Server::start().await;
     let own = server.begin(1).await;
-    let all: Vec<u8> = (0..2 * ROW_BYTES + 1_000)
-        .map(|at| (at / 7) as u8)
-        .collect();
+    let all: Vec<u8> = (0..LARGE + 1_000).map(|at| (at / 7) as u8).collect();
     let mut begin = 0;
-    for end in [10, 11, 2 * ROW_BYTES + 500, all.len()] {
+    for end in [10, 11, LARGE, all.len()] {
         assert_eq!(own.append(begin as u64, &all[begin..end]).await, DONE);
         begin = end;
     }
@@ -49,8 +52,8 @@ async fn a_part_is_read_whatever_rows_it_is_in() {
         (0, 10),
         (3, 7),
         (10, 11),
-        (ROW_BYTES, ROW_BYTES + 20),
-        (ROW_BYTES + 10, end),
+        (LARGE - 10, LARGE + 20),
+        (LARGE, end),
         (end - 1, end),
         (end, end),
     ] {

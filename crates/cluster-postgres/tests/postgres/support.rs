@@ -149,17 +149,20 @@ pub(crate) async fn read(
     shard: Shard,
     part: &abide_cluster::Part,
 ) -> Result<Vec<Record>, abide_cluster_postgres::Error> {
-    let mut bytes = Vec::new();
-    let reading = database.read(part, |_, piece| bytes.extend_from_slice(piece));
-    reading.await?;
     let own = Tenancy {
         shard,
         generation: part.generation,
     };
-    let chunks = bytes.chunks_exact(Record::BYTES as usize).zip(1..);
-    let records = chunks.map(|(chunk, number)| {
-        let end = Lsn(part.since.0 + number * Record::BYTES);
-        Record::decode(chunk.try_into().unwrap(), end)
+    let mut records = Vec::new();
+    let (since, until) = (part.since, part.until);
+    let reading = database.read(part.session, since, until, |begin, _, group| {
+        let chunks = group.chunks_exact(Record::BYTES as usize).zip(1..);
+        records.extend(chunks.map(|(chunk, number)| {
+            let end = Lsn(begin.0 + number * Record::BYTES);
+            Record::decode(chunk.try_into().unwrap(), end)
+        }));
     });
-    Ok(records.filter(|record| record.tenancy == own).collect())
+    reading.await?;
+    records.retain(|record| record.tenancy == own && record.end > since && record.end <= until);
+    Ok(records)
 }

@@ -1,11 +1,11 @@
 //! What the logs of a shard's earlier owners have of its objects.
 
 use super::ShardClaim;
+use super::earlier_log::{EarlierLog, Logged};
 use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ident::{Generation, Lsn, NamespaceNo, ObjectKey, Shard};
-use crate::log::part::{self, Content, NoPart, PART_VERSION};
+use crate::ident::{Generation, Lsn, NamespaceNo, ObjectKey};
 use crate::log::record::Header;
 use crate::overlay::Object;
 use std::collections::BTreeMap;
@@ -22,10 +22,9 @@ pub struct Inherited {
     pub since: Lsn,
     /// Its last record ends at or before this one.
     pub until: Lsn,
-    /// The log from `since` to `until`, and perhaps more of it: the bytes of its parts
-    /// ([`Store::log_part`](crate::Store::log_part)), in order. Records of other shards, and those that are not between the two
+    /// The log from `since` to `until`, and perhaps more of it. Records of other shards, and those that are not between the two
     /// positions, are ignored.
-    pub log: Vec<Arc<[u8]>>,
+    pub log: Arc<EarlierLog>,
 }
 
 /// An object as its earlier owners left it.
@@ -64,24 +63,27 @@ impl Engine {
         inherited: &Inherited,
         adopted: &mut BTreeMap<ObjectKey, Adopted>,
     ) -> Result<()> {
-        let contents = contents(inherited)?;
+        let Inherited {
+            since, until, log, ..
+        } = inherited;
+        log.must_cover(*since, *until)?;
+        let mut numbers = BTreeMap::new();
         let mut records = Vec::new();
-        for content in &contents {
-            let mut numbers = BTreeMap::new();
-            for (mut header, payload) in records_of(content, claim.shard)? {
-                if !(inherited.since..inherited.until).contains(&header.lsn) {
-                    continue;
-                }
-                let there = header.key.namespace;
-                let here = match numbers.entry(there) {
-                    Entry::Occupied(known) => *known.get(),
-                    Entry::Vacant(new) => *new.insert(self.number_of(content, there)?),
-                };
-                // The class was deleted by the owner of the log.
-                let Some(here) = here else { continue };
-                header.key.namespace = here;
-                records.push((header, payload));
-            }
+        for Logged {
+            mut header,
+            payload,
+            part,
+        } in log.records_of(claim.shard, *since, *until)
+        {
+            let there = header.key.namespace;
+            let here = match numbers.entry((part, there)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => *new.insert(self.number_of(log.unique_key(part, there)?)?),
+            };
+            // The class was deleted by the owner of the log.
+            let Some(here) = here else { continue };
+            header.key.namespace = here;
+            records.push((header, payload));
         }
         for transaction in records.chunk_by(|(header, _), _| !header.last_part) {
             // The last one is not, if the log ends within it: it was never released.
@@ -148,71 +150,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The number here of a namespace that has another one in a part of another log. `None` if it was deleted there.
-    fn number_of(&self, content: &Content<'_>, there: NamespaceNo) -> Result<Option<NamespaceNo>> {
-        let place = (there.0 as usize).checked_sub(1);
-        let unique_key = place.and_then(|place| content.namespaces.get(place));
-        let unique_key = unique_key.ok_or_else(|| {
-            Error::damaged(format!(
-                "a record has the class number {}, which its part of the log does not name",
-                there.0
-            ))
-        })?;
-        match unique_key.as_str() {
+    /// The number here of a namespace of another store. `None` if it was deleted there.
+    fn number_of(&self, unique_key: &str) -> Result<Option<NamespaceNo>> {
+        match unique_key {
             "" => Ok(None),
             unique_key => self.namespace(unique_key).map(Some),
         }
     }
-}
-
-/// The parts of the log, which must cover all that is inherited.
-fn contents(inherited: &Inherited) -> Result<Vec<Content<'_>>> {
-    let mut contents = Vec::new();
-    let mut end = None;
-    for bytes in &inherited.log {
-        let content = part::decode(bytes).map_err(|why| match why {
-            NoPart::Damaged => Error::damaged("a part of the log is damaged"),
-            NoPart::Other(version) => {
-                Error::unknown_format("a part of the log", version, PART_VERSION)
-            }
-        })?;
-        if content.first != end.unwrap_or(content.first) {
-            return Err(gap(end.unwrap_or_default(), content.first));
-        }
-        end = Some(content.end);
-        contents.push(content);
-    }
-    let first = contents
-        .first()
-        .map_or(inherited.until, |content| content.first);
-    if first > inherited.since {
-        return Err(gap(inherited.since, first));
-    }
-    match end {
-        Some(end) if end < inherited.until => Err(gap(end, inherited.until)),
-        _ => Ok(contents),
-    }
-}
-
-fn gap(from: Lsn, to: Lsn) -> Error {
-    Error::input(format!(
-        "the log has a gap from position {from} to {to}: give all of its parts, in order"
-    ))
-}
-
-/// The records of a shard in a part of a log.
-fn records_of<'a>(content: &Content<'a>, shard: Shard) -> Result<Vec<Record<'a>>> {
-    let mut records = Vec::new();
-    let (mut rest, mut at) = (content.records, content.first);
-    while !rest.is_empty() {
-        let record = part::record_at(rest, at);
-        let (header, payload) =
-            record.ok_or_else(|| Error::damaged(format!("the record at {at} is damaged")))?;
-        rest = &rest[header.length..];
-        at = at.advance(header.length);
-        if header.key.shard() == shard {
-            records.push((header, payload));
-        }
-    }
-    Ok(records)
 }

@@ -10,8 +10,10 @@
 //! which is durable: answers wait at most until the log is copied up to there. Its pages have no full image in that log, so the
 //! first change of each is logged as one.
 
+mod earlier_log;
 mod inherited;
 
+pub use earlier_log::EarlierLog;
 pub use inherited::Inherited;
 
 use crate::disk::sync_names;

@@ -3,7 +3,8 @@
 use super::world::{Node, SHARDS, id, options, shard};
 use crate::common::{DIR, manual};
 use abide_storage::{
-    AlarmRow, ArchiveOptions, ErrorKind, Inherited, Lsn, ShardClaim, SimDisk, Store, StoreOptions,
+    AlarmRow, ArchiveOptions, EarlierLog, ErrorKind, Inherited, Lsn, ShardClaim, SimDisk, Store,
+    StoreOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ fn left() -> (Node, Inherited) {
     }
     let until = node.give_up(NUMBER);
     let inherited = node.inherited(1, Lsn::ZERO, until);
-    assert!(inherited.log.len() > 3);
+    assert!(node.log.len() > 3);
     (node, inherited)
 }
 
@@ -35,11 +36,14 @@ fn is_taken(node: &Node, inherited: &Inherited) {
 
 #[test]
 fn a_log_with_a_gap_or_a_changed_byte_is_not_adopted() {
-    let (_, inherited) = left();
+    let (owner, inherited) = left();
     let heir = Node::start();
     let refused = |log: Vec<Arc<[u8]>>, kind| {
+        let Ok(log) = EarlierLog::read(log).map_err(|error| assert_eq!(error.kind(), kind)) else {
+            return;
+        };
         let changed = Inherited {
-            log,
+            log: Arc::new(log),
             ..inherited.clone()
         };
         let error = heir.claim(NUMBER, 2, vec![changed]).unwrap_err();
@@ -51,14 +55,14 @@ fn a_log_with_a_gap_or_a_changed_byte_is_not_adopted() {
         let opened = heir.open("Left", id(NUMBER, 1)).unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::Moved);
     };
-    for lacks in 0..inherited.log.len() {
-        let mut log = inherited.log.clone();
+    for lacks in 0..owner.log.len() {
+        let mut log = owner.log.clone();
         log.remove(lacks);
         refused(log, ErrorKind::Input);
     }
     refused(Vec::new(), ErrorKind::Input);
-    for place in 0..inherited.log.len() {
-        let bytes = &inherited.log[place];
+    for place in 0..owner.log.len() {
+        let bytes = &owner.log[place];
         // Bytes 8 to 11 are the version of the format.
         for at in (0..bytes.len())
             .step_by(37)
@@ -66,9 +70,10 @@ fn a_log_with_a_gap_or_a_changed_byte_is_not_adopted() {
         {
             let mut changed = bytes.to_vec();
             changed[at] ^= 16;
-            let mut log = inherited.log.clone();
+            let mut log = owner.log.clone();
             log[place] = changed.into();
-            refused(log, ErrorKind::Damaged);
+            let error = EarlierLog::read(log).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
         }
     }
     is_taken(&heir, &inherited);
@@ -164,7 +169,8 @@ fn a_transaction_that_was_shipped_in_part_is_not_adopted() {
     assert!(records >= 4, "{records}");
     for shipped in 2..records {
         let mut inherited = owner.inherited(1, Lsn::ZERO, owner.shipped);
-        inherited.log.truncate(shipped);
+        let log = EarlierLog::read(owner.log[..shipped].iter().cloned());
+        inherited.log = Arc::new(log.unwrap());
         let error = heir.claim(NUMBER, 2, vec![inherited.clone()]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "a gap: {error}");
         inherited.until = owner.ends[shipped - 1];

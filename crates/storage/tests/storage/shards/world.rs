@@ -2,8 +2,8 @@
 
 use crate::common::DIR;
 use abide_storage::{
-    ArchiveOptions, Inherited, Lsn, ObjectDb, ObjectKey, Result, Shard, ShardClaim, SimDisk, Store,
-    StoreOptions,
+    ArchiveOptions, EarlierLog, Inherited, Lsn, ObjectDb, ObjectKey, Result, Shard, ShardClaim,
+    SimDisk, Store, StoreOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Node {
             generation,
             since,
             until,
-            log: self.log.clone(),
+            log: Arc::new(EarlierLog::read(self.log.clone()).unwrap()),
         }
     }
 

@@ -1,0 +1,12 @@
+//! The clock of a lease.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time since the machine was started, which also counts while the process or the machine sleeps (`CLOCK_BOOTTIME`). Not while a
+/// hypervisor suspends the whole machine.
+pub fn now() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}

@@ -1,0 +1,66 @@
+//! Why a member has ended, or could not begin.
+
+use std::{fmt, path::PathBuf};
+
+use abide_cluster::Ended;
+
+/// Why a member has ended. Its process ends, too, and starts again as another session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// Its session has ended.
+    Session(Ended),
+    /// Its store cannot go on.
+    Store(String),
+    /// It was dropped.
+    Left,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(ended) => ended.fmt(f),
+            Self::Store(why) => write!(f, "the store has failed: {why}"),
+            Self::Left => f.write_str("it has left the cluster"),
+        }
+    }
+}
+
+/// Why a process could not join its cluster.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Another process uses the directory.
+    #[error("{}: another process uses this directory: end it, or give each node a directory of its own", .0.display())]
+    InUse(PathBuf),
+    /// The directory cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Directory {
+        /// Which file or directory it is.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The directory belongs to something else, or to a newer release.
+    #[error("{}: {why}; nothing was changed", path.display())]
+    Refused {
+        /// Which file it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The database did not begin the session.
+    #[error(transparent)]
+    Database(#[from] abide_cluster_postgres::Error),
+    /// The directory was copied: a later start of the same node has begun elsewhere.
+    #[error(
+        "a later start of this node has joined the cluster from a copy of {}: remove the directory, so that it becomes a new node", .0.display()
+    )]
+    Copied(PathBuf),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Store(#[from] abide_storage::Error),
+    /// The system gives no random bits, or starts no thread.
+    #[error("{0}")]
+    System(String),
+}

@@ -1,0 +1,189 @@
+//! One start of one process.
+
+use std::{
+    fmt,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, State, Tenancy};
+use abide_cluster_postgres::Database;
+use abide_storage::{ArchiveOptions, RealDisk, Store, StoreOptions};
+use tokio::runtime::{Builder, Runtime};
+use tracing::{error, info};
+
+use crate::{
+    End, Home, JoinError, adopt, cache_disk::CacheDisk, clock, home, lane, shared::Shared, talk,
+};
+
+/// A member of a cluster: one start of one process, with a store for the objects of its shards.
+///
+/// An answer may leave when the store is durable up to the position of what it shows ([`Store::durable`]), and, if it answers a read, when
+/// [`Member::may_release`] permits it. When the member [ends](Member::ended), the process must end: nothing that it still computes
+/// counts.
+pub struct Member {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("session", &self.session())
+            .field("end", &self.end())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// Begins a session, and opens an empty store. `options` are those of the store, of which this sets what a cluster needs. Blocks: not for
+    /// a thread that runs asynchronous tasks.
+    ///
+    /// # Errors
+    /// See [`JoinError`]. After [`JoinError::Database`] a later call may succeed.
+    pub fn join(
+        mut home: Home,
+        database: Database,
+        options: StoreOptions,
+        reads: Reads,
+    ) -> Result<Self, JoinError> {
+        let attempt = home.attempt()?;
+        let nonce = home::random()?;
+        let (lane_runtime, runtime) = (new_runtime()?, new_runtime()?);
+        let begun_at = clock::now();
+        let begun = runtime.block_on(database.begin(home.id(), attempt, nonce))?;
+        let me = begun.ok_or_else(|| JoinError::Copied(home.dir().to_owned()))?;
+        let options = options
+            .claims_shards(true)
+            .await_copy(true)
+            .archive(ArchiveOptions::default().enabled(false));
+        let store = Store::open(Arc::new(CacheDisk(RealDisk)), &home.session_dir()?, options)?;
+        info!(session = me.number, "joined the cluster");
+        let session = Session::begin(me, begun_at);
+        let shared = Arc::new(Shared::new(session, store, database, reads, home));
+        let mut member = Self {
+            shared,
+            threads: Vec::new(),
+        };
+        member.spawn("cluster-lane", move |shared| {
+            lane::run(&shared, &lane_runtime);
+        })?;
+        member.spawn("cluster", move |shared| {
+            runtime.block_on(talk_and_adopt(shared));
+            runtime.shutdown_background();
+        })?;
+        Ok(member)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(Arc<Shared>) + Send + 'static,
+    ) -> Result<(), JoinError> {
+        let shared = self.shared.clone();
+        let spawned = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(shared));
+        let thread = spawned.map_err(|error| JoinError::System(format!("no thread: {error}")))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// The name of its session.
+    pub fn session(&self) -> SessionId {
+        self.shared.session().id()
+    }
+
+    /// Whether it serves a shard: objects of others cannot be opened.
+    pub fn serves(&self, shard: Shard) -> bool {
+        self.tenancy(&self.shared.session(), shard).is_some()
+    }
+
+    fn tenancy(&self, session: &Session, shard: Shard) -> Option<Tenancy> {
+        let tenure = session.tenures().get(shard)?;
+        let generation = tenure.generation;
+        (tenure.state == State::Serving).then_some(Tenancy { shard, generation })
+    }
+
+    /// How many shards it serves.
+    pub fn shards(&self) -> usize {
+        let session = self.shared.session();
+        let tenures = session.tenures().iter();
+        tenures
+            .filter(|(_, tenure)| tenure.state == State::Serving)
+            .count()
+    }
+
+    /// Whether the answer to a read may leave, which was computed at this time ([`now`](crate::now), read after it was computed). If not,
+    /// ask again later.
+    pub fn may_release(&self, computed: Duration) -> bool {
+        let (session, reads) = (self.shared.session(), self.shared.reads);
+        session.may_release(computed, reads, clock::now())
+    }
+
+    /// Closes a shard in the log, and gives it to another session in the background. Returns false if the member does not serve it. If the
+    /// other session does not take it, it comes back. Its objects cannot be opened any more, and should be closed: they are
+    /// forgotten after that.
+    pub fn give(&self, shard: Shard, to: SessionId) -> bool {
+        let mut session = self.shared.session();
+        let Some(tenancy) = self.tenancy(&session, shard) else {
+            return false;
+        };
+        let until = match self.shared.store.close_shard(storage_shard(shard)) {
+            Ok(until) => until,
+            Err(error) => {
+                error!(%error, shard = shard.0, "a shard that is served is not open in the store");
+                return false;
+            }
+        };
+        let is_closed = session.close_at(tenancy, to, Lsn(until.get()));
+        drop(session);
+        self.shared.to_say.notify_waiters();
+        self.shared.to_adopt.notify_one();
+        is_closed
+    }
+
+    /// Why it has ended, if it has.
+    pub fn end(&self) -> Option<End> {
+        self.shared.ended()
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&self) -> End {
+        self.shared.until_ended().await
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.shared.end(End::Left);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn talk_and_adopt(shared: Arc<Shared>) {
+    let lease = tokio::spawn(talk::run(shared.clone(), Connection::Lease));
+    let control = tokio::spawn(talk::run(shared.clone(), Connection::Control));
+    adopt::run(shared).await;
+    let _ = tokio::join!(lease, control);
+}
+
+fn new_runtime() -> Result<Runtime, JoinError> {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| JoinError::System(format!("no runtime: {error}")))
+}
+
+/// Both crates number shards by the first bits of ids.
+pub(crate) fn storage_shard(shard: Shard) -> abide_storage::Shard {
+    abide_storage::Shard::new(shard.0).unwrap_or_default()
+}
+
+const _: () = assert!(abide_cluster::SHARDS == abide_storage::Shard::SHARDS);

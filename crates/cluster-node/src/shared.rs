@@ -1,0 +1,90 @@
+//! What the threads of a member share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use abide_cluster::{Reads, Session, Shard, Tenancy};
+use abide_cluster_postgres::{Database, Lines};
+use abide_storage::Store;
+use tokio::sync::{Notify, watch};
+
+use crate::{End, Home};
+
+pub(crate) struct Shared {
+    session: Mutex<Session>,
+    /// The shards that the store has, each in the generation in which it was claimed. Some are closed.
+    held: Mutex<BTreeMap<Shard, Tenancy>>,
+    pub(crate) store: Store,
+    pub(crate) database: Database,
+    pub(crate) lines: Lines,
+    pub(crate) reads: Reads,
+    end: watch::Sender<Option<End>>,
+    /// There may be something to say.
+    pub(crate) to_say: Notify,
+    /// There may be something to adopt or to forget.
+    pub(crate) to_adopt: Notify,
+    /// Locked for as long as the threads run.
+    _home: Home,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        session: Session,
+        store: Store,
+        database: Database,
+        reads: Reads,
+        home: Home,
+    ) -> Self {
+        Self {
+            lines: Lines::new(database.clone(), session.id()),
+            session: Mutex::new(session),
+            held: Mutex::default(),
+            store,
+            database,
+            reads,
+            end: watch::Sender::new(None),
+            to_say: Notify::new(),
+            to_adopt: Notify::new(),
+            _home: home,
+        }
+    }
+
+    pub(crate) fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn held(&self) -> MutexGuard<'_, BTreeMap<Shard, Tenancy>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first end counts.
+    pub(crate) fn end(&self, end: End) {
+        self.end.send_if_modified(|known| {
+            let is_first = known.is_none();
+            if is_first {
+                *known = Some(end);
+            }
+            is_first
+        });
+    }
+
+    pub(crate) fn ended(&self) -> Option<End> {
+        self.end.borrow().clone()
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn until_ended(&self) -> End {
+        let mut ends = self.end.subscribe();
+        let ended = ends.wait_for(Option::is_some).await;
+        ended.ok().and_then(|end| end.clone()).unwrap_or(End::Left)
+    }
+
+    /// Ends the member if its session has ended.
+    pub(crate) fn note_end(&self, session: &Session) {
+        if let Some(ended) = session.ended() {
+            self.end(End::Session(ended));
+        }
+    }
+}
