@@ -1,52 +1,57 @@
 //! Takes over what earlier owners have left, and forgets what was given away.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use abide_cluster::{Grant, Lsn, Part, SessionId, State, Tenancy};
+use abide_cluster::{Grant, Lsn, Part, SessionId, Shard, State, Tenancy};
 use abide_storage::{EarlierLog, ErrorKind, Inherited, ShardClaim};
-use tokio::{
-    select,
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
-use tracing::warn;
+use tokio::{select, task::spawn_blocking, time::timeout};
+use tracing::{error, warn};
 
 use crate::{
-    limits::{ASK_EVERY, RETRY_EVERY},
+    End, clock,
+    limits::{ASK_EVERY, MAX_RETRY_PAUSE, RETRY_EVERY},
     member::storage_shard,
-    shared::Shared,
+    shared::{EndOnPanic, Shared, Unserved},
 };
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Adopts what the session is granted, until the member ends.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let _guard = EndOnPanic(&shared);
+    let mut forgotten = Duration::ZERO;
     while shared.ended().is_none() {
-        let done = select! {
-            done = adopt_all(&shared) => done,
+        select! {
+            () = adopt_all(&shared) => {}
             _ = shared.until_ended() => return,
-        };
-        if let Err(error) = done {
-            warn!(%error, "shards are not served: trying again");
-            sleep(RETRY_EVERY).await;
-        } else {
-            let _ = timeout(ASK_EVERY, shared.to_adopt.notified()).await;
         }
+        // An object of a shard may be open for long, and looking for it excludes checkpoints.
+        if clock::now() >= forgotten + RETRY_EVERY && !given_away(&shared).is_empty() {
+            blocking(&shared, forget).await;
+            forgotten = clock::now();
+        }
+        let _ = timeout(ASK_EVERY, shared.to_adopt.notified()).await;
     }
 }
 
-async fn adopt_all(shared: &Arc<Shared>) -> Result<(), Failure> {
-    if !given_away(shared).is_empty() {
-        let shared = shared.clone();
-        spawn_blocking(move || forget(&shared)).await??;
-    }
+/// Runs what blocks. If it panics, the member ends.
+async fn blocking<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Option<T> {
+    let shared = shared.clone();
+    let done = spawn_blocking(move || {
+        let _guard = EndOnPanic(&shared);
+        work(&shared)
+    });
+    done.await.ok()
+}
+
+async fn adopt_all(shared: &Arc<Shared>) {
     let granted = granted(shared);
     if granted.is_empty() {
-        return Ok(());
+        return;
     }
-    let logs = read(shared, &granted).await?;
-    let shared = shared.clone();
-    spawn_blocking(move || claim(&shared, &granted, &logs)).await?
+    let logs = read(shared, &granted).await;
+    blocking(shared, move |shared| claim_all(shared, &granted, &logs)).await;
 }
 
 /// The shards that the store has and no longer serves.
@@ -65,26 +70,38 @@ fn given_away(shared: &Shared) -> Vec<Tenancy> {
 }
 
 /// Forgets the shards that were given away, except those with objects that are still open.
-fn forget(shared: &Shared) -> Result<(), Failure> {
+fn forget(shared: &Shared) {
     for tenancy in given_away(shared) {
         match shared.store.forget_shard(storage_shard(tenancy.shard)) {
             Ok(()) => {
                 shared.held().remove(&tenancy.shard);
             }
             Err(error) if error.kind() == ErrorKind::Refused => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::Input => {
+                shared.end(End::Store(error.to_string()));
+            }
+            Err(error) => warn!(%error, shard = tenancy.shard.0, "what is left of a shard stays"),
         }
     }
-    Ok(())
 }
 
-/// What is to be adopted: the shards that are granted, and that the store does not have from an earlier tenure.
+/// What is to be adopted: the shards that are granted, and that the store does not have from an earlier tenure. Those that could not be
+/// adopted have to wait.
 fn granted(shared: &Shared) -> Vec<Grant> {
+    let now = clock::now();
     let session = shared.session();
     let held = shared.held();
+    let mut unserved = shared.unserved();
+    unserved.retain(|shard, of| {
+        let tenure = session.tenures().get(*shard);
+        tenure.is_some_and(|own| own.generation == of.tenancy.generation)
+    });
+    let is_due = |shard: Shard| unserved.get(&shard).is_none_or(|of| now >= of.next);
     let tenures = session.tenures().iter();
-    let adopting = tenures
-        .filter(|(shard, tenure)| tenure.state == State::Adopting && !held.contains_key(shard));
+    let adopting = tenures.filter(|(shard, tenure)| {
+        let is_free = !held.contains_key(shard) && is_due(*shard);
+        tenure.state == State::Adopting && is_free
+    });
     adopting
         .map(|(shard, tenure)| Grant {
             tenancy: Tenancy {
@@ -92,6 +109,7 @@ fn granted(shared: &Shared) -> Vec<Grant> {
                 generation: tenure.generation,
             },
             since: tenure.since,
+            floor: tenure.floor,
             parts: tenure.parts.clone(),
         })
         .collect()
@@ -105,16 +123,17 @@ struct Logs(BTreeMap<SessionId, Vec<Piece>>);
 struct Piece {
     since: Lsn,
     until: Lsn,
-    log: Arc<EarlierLog>,
+    /// Or why it could not be read.
+    log: Result<Arc<EarlierLog>, String>,
 }
 
 impl Logs {
-    fn of(&self, part: &Part) -> Result<Arc<EarlierLog>, Failure> {
+    fn of(&self, part: &Part) -> Result<Arc<EarlierLog>, String> {
         let pieces = self.0.get(&part.session).into_iter().flatten();
         let mut pieces =
             pieces.filter(|piece| piece.since <= part.since && piece.until >= part.until);
         let piece = pieces.next().ok_or("a part was not read")?;
-        Ok(piece.log.clone())
+        piece.log.clone()
     }
 }
 
@@ -134,52 +153,90 @@ fn ranges(parts: &[Part]) -> BTreeMap<SessionId, Vec<(Lsn, Lsn)>> {
 }
 
 /// Reads each log once, whichever of its shards are granted.
-async fn read(shared: &Shared, granted: &[Grant]) -> Result<Logs, Failure> {
+async fn read(shared: &Arc<Shared>, granted: &[Grant]) -> Logs {
     let parts = granted.iter().flat_map(|grant| &grant.parts);
     let parts: Vec<Part> = parts.copied().collect();
     let mut logs = Logs::default();
     for (session, ranges) in ranges(&parts) {
         for (since, until) in ranges {
-            let mut groups: Vec<Arc<[u8]>> = Vec::new();
-            let reading = shared.database.read(session, since, until, |_, _, group| {
-                groups.push(group.into())
-            });
-            reading.await?;
-            let log = spawn_blocking(move || EarlierLog::read(groups)).await??;
-            logs.0.entry(session).or_default().push(Piece {
-                since,
-                until,
-                log: Arc::new(log),
-            });
+            let log = read_piece(shared, session, since, until).await;
+            let piece = Piece { since, until, log };
+            logs.0.entry(session).or_default().push(piece);
         }
     }
-    Ok(logs)
+    logs
 }
 
-/// Has the store claim what is granted, and serves it.
-fn claim(shared: &Shared, granted: &[Grant], logs: &Logs) -> Result<(), Failure> {
+async fn read_piece(
+    shared: &Arc<Shared>,
+    session: SessionId,
+    since: Lsn,
+    until: Lsn,
+) -> Result<Arc<EarlierLog>, String> {
+    let mut groups: Vec<Arc<[u8]>> = Vec::new();
+    let take = |_, _, group: &[u8]| groups.push(group.into());
+    let read = shared.database.read(session, since, until, take).await;
+    read.map_err(|error| error.to_string())?;
+    let log = blocking(shared, |_| EarlierLog::read(groups)).await;
+    let log = log.ok_or("reading it panicked")?;
+    log.map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// Has the store claim what is granted, and serves it. What cannot be claimed is noted, and stays for a later attempt.
+fn claim_all(shared: &Shared, granted: &[Grant], logs: &Logs) {
     for grant in granted {
-        let inherited = grant.parts.iter().map(|part| {
-            Ok(Inherited {
-                generation: part.generation.0,
-                since: part.since.0.into(),
-                until: part.until.0.into(),
-                log: logs.of(part)?,
-            })
-        });
+        if shared.ended().is_some() {
+            return;
+        }
         let tenancy = grant.tenancy;
-        let claim = ShardClaim {
-            shard: storage_shard(tenancy.shard),
-            generation: tenancy.generation.0,
-            since: grant.since.0.into(),
-            inherited: inherited.collect::<Result<_, Failure>>()?,
-        };
-        shared.store.claim_shard(&claim)?;
-        shared.held().insert(tenancy.shard, tenancy);
-        // Nothing was logged if not: the session has ended.
-        shared.session().adopted(tenancy);
+        match claim(shared, grant, logs) {
+            Ok(()) => {
+                shared.unserved().remove(&tenancy.shard);
+                shared.held().insert(tenancy.shard, tenancy);
+                // The session has ended if not, and nothing was logged.
+                shared.session().adopted(tenancy);
+            }
+            Err(why) => note_failure(shared, tenancy, why),
+        }
     }
-    Ok(())
+}
+
+fn claim(shared: &Shared, grant: &Grant, logs: &Logs) -> Result<(), String> {
+    let inherited = grant.parts.iter().map(|part| {
+        Ok(Inherited {
+            generation: part.generation.0,
+            since: part.since.0.into(),
+            until: part.until.0.into(),
+            log: logs.of(part)?,
+        })
+    });
+    let claim = ShardClaim {
+        shard: storage_shard(grant.tenancy.shard),
+        generation: grant.tenancy.generation.0,
+        since: grant.since.0.into(),
+        floor: grant.floor,
+        inherited: inherited.collect::<Result<_, String>>()?,
+    };
+    let claimed = shared.store.claim_shard(&claim);
+    claimed.map_err(|error| error.to_string())
+}
+
+fn note_failure(shared: &Shared, tenancy: Tenancy, why: String) {
+    let mut unserved = shared.unserved();
+    let known = unserved.get(&tenancy.shard);
+    if known.is_none_or(|known| known.why != why) {
+        error!(shard = tenancy.shard.0, why, "a shard is not served");
+    }
+    let pause = known.map_or(RETRY_EVERY, |known| {
+        MAX_RETRY_PAUSE.min(known.pause.saturating_mul(2))
+    });
+    let failure = Unserved {
+        tenancy,
+        why,
+        pause,
+        next: clock::now() + pause,
+    };
+    unserved.insert(tenancy.shard, failure);
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub enum End {
     Session(Ended),
     /// Its store cannot go on.
     Store(String),
+    /// One of its threads has panicked: the program's log has the message.
+    Panicked,
     /// It was dropped.
     Left,
 }
@@ -21,6 +23,7 @@ impl fmt::Display for End {
         match self {
             Self::Session(ended) => ended.fmt(f),
             Self::Store(why) => write!(f, "the store has failed: {why}"),
+            Self::Panicked => f.write_str("a thread of the cluster has panicked"),
             Self::Left => f.write_str("it has left the cluster"),
         }
     }
@@ -57,6 +60,11 @@ pub enum JoinError {
         "a later start of this node has joined the cluster from a copy of {}: remove the directory, so that it becomes a new node", .0.display()
     )]
     Copied(PathBuf),
+    /// The clock of this machine differs too much from the database's, by this many milliseconds.
+    #[error(
+        "the clock of this machine differs from the database's by {0} ms: synchronize both, for instance with chrony"
+    )]
+    Clock(i64),
     /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] abide_storage::Error),

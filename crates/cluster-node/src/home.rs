@@ -4,22 +4,32 @@
 //! |---|---|
 //! | `LOCK` | locked by the process that uses the directory |
 //! | `node.json` | the random id of the directory, and the number of the last attempt to begin a session |
-//! | `session-N` | the store of the session that attempt N began; removed by the next one |
+//! | `sessions/N` | the store of the session that attempt N began; removed by the next one |
 
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use crate::JoinError;
 
 /// The version of `node.json`.
 const VERSION: u32 = 1;
 
+const LOCK: &str = "LOCK";
+const NODE: &str = "node.json";
+const NEW_NODE: &str = "node.json.new";
+const SESSIONS: &str = "sessions";
+
 /// The directory of a node, which this process has locked.
+///
+/// A new session fences the earlier ones of its directory at once: who has the lock knows that their processes have ended. So a copy
+/// of a directory, which anyone can lock, becomes a new node.
 #[derive(Debug)]
 pub struct Home {
     dir: PathBuf,
@@ -34,6 +44,8 @@ struct Node {
     /// 128 bits in hex.
     id: String,
     attempt: u64,
+    /// The device and the inode of `LOCK`. They are others in a copy, and can be others after a restart of the machine.
+    lock: (u64, u64),
 }
 
 /// A file without the fields that other versions may have.
@@ -43,13 +55,22 @@ struct AnyNode {
 }
 
 impl Home {
-    /// Opens a directory, or creates it.
+    /// Opens a directory, or creates it. It must be empty, or have been created by this.
     ///
     /// # Errors
     /// [`JoinError::InUse`], [`JoinError::Directory`], [`JoinError::Refused`].
     pub fn open(dir: &Path) -> Result<Self, JoinError> {
         fs::create_dir_all(dir).map_err(failed(dir))?;
-        let path = dir.join("LOCK");
+        let path = dir.join(NODE);
+        let known = match fs::read(&path) {
+            Ok(text) => Some(read(&path, &text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(&path)(error)),
+        };
+        if known.is_none() {
+            must_be_empty(dir)?;
+        }
+        let path = dir.join(LOCK);
         let lock = File::options()
             .write(true)
             .create(true)
@@ -61,15 +82,21 @@ impl Home {
             Err(TryLockError::WouldBlock) => return Err(JoinError::InUse(dir.to_owned())),
             Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
-        let path = dir.join("node.json");
-        let node = match fs::read(&path) {
-            Ok(text) => read(&path, &text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Node {
-                version: VERSION,
-                id: format!("{:032x}", random()?),
-                attempt: 0,
-            },
-            Err(error) => return Err(failed(&path)(error)),
+        let metadata = lock.metadata().map_err(failed(&path))?;
+        let place = (metadata.dev(), metadata.ino());
+        let node = match known {
+            Some(node) if node.lock == place => node,
+            other => {
+                if other.is_some() {
+                    warn!(dir = %dir.display(), "the directory was moved or copied: it becomes a new node");
+                }
+                Node {
+                    version: VERSION,
+                    id: format!("{:032x}", random()?),
+                    attempt: other.map_or(0, |node| node.attempt),
+                    lock: place,
+                }
+            }
         };
         Ok(Self {
             dir: dir.to_owned(),
@@ -93,8 +120,8 @@ impl Home {
             attempt: self.node.attempt + 1,
             ..self.node.clone()
         };
-        let path = self.dir.join("node.json");
-        let new = self.dir.join("node.json.new");
+        let path = self.dir.join(NODE);
+        let new = self.dir.join(NEW_NODE);
         let written = || {
             let text = serde_json::to_vec(&node)?;
             let mut file = File::create(&new)?;
@@ -108,22 +135,36 @@ impl Home {
         Ok(self.node.attempt)
     }
 
-    /// An empty directory for the store of the last attempt. Those of earlier ones are removed.
+    /// The directory for the store of the last attempt, which does not exist yet. Those of earlier ones are removed.
     pub(crate) fn session_dir(&self) -> Result<PathBuf, JoinError> {
-        for entry in fs::read_dir(&self.dir).map_err(failed(&self.dir))? {
-            let entry = entry.map_err(failed(&self.dir))?;
-            let name = entry.file_name();
-            let number = name
-                .to_str()
-                .and_then(|name| name.strip_prefix("session-"))
-                .map(str::parse::<u64>);
-            if let Some(Ok(_)) = number {
-                let path = entry.path();
-                fs::remove_dir_all(&path).map_err(failed(&path))?;
-            }
+        let sessions = self.dir.join(SESSIONS);
+        fs::create_dir_all(&sessions).map_err(failed(&sessions))?;
+        for entry in fs::read_dir(&sessions).map_err(failed(&sessions))? {
+            let path = entry.map_err(failed(&sessions))?.path();
+            fs::remove_dir_all(&path).map_err(failed(&path))?;
         }
-        Ok(self.dir.join(format!("session-{}", self.node.attempt)))
+        Ok(sessions.join(self.node.attempt.to_string()))
     }
+}
+
+/// A directory that is something else is left alone.
+fn must_be_empty(dir: &Path) -> Result<(), JoinError> {
+    for entry in fs::read_dir(dir).map_err(failed(dir))? {
+        let name = entry.map_err(failed(dir))?.file_name();
+        let is_own = [LOCK, NEW_NODE, "lost+found"]
+            .iter()
+            .any(|own| name == *own);
+        if !is_own {
+            return Err(JoinError::Refused {
+                path: dir.to_owned(),
+                why: format!(
+                    "it has {} and no {NODE}, so it is not a node's: give an empty directory",
+                    name.display()
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path, text: &[u8]) -> Result<Node, JoinError> {
@@ -131,17 +172,22 @@ fn read(path: &Path, text: &[u8]) -> Result<Node, JoinError> {
         path: path.to_owned(),
         why,
     };
-    let unreadable = |error: serde_json::Error| refused(format!("it is damaged: {error}"));
+    let damaged = |why: String| {
+        refused(format!(
+            "it is damaged ({why}): give an empty directory, which becomes a new node"
+        ))
+    };
+    let unreadable = |error: serde_json::Error| damaged(error.to_string());
     let AnyNode { version } = serde_json::from_slice(text).map_err(unreadable)?;
     if version != VERSION {
-        let why =
-            format!("it has version {version}, and this release knows {VERSION}: use a newer one");
-        return Err(refused(why));
+        return Err(refused(format!(
+            "it has version {version}, and this release knows version {VERSION}"
+        )));
     }
     let node: Node = serde_json::from_slice(text).map_err(unreadable)?;
     match u128::from_str_radix(&node.id, 16) {
         Ok(_) => Ok(node),
-        Err(error) => Err(refused(format!("it is damaged: id: {error}"))),
+        Err(error) => Err(damaged(format!("id: {error}"))),
     }
 }
 
@@ -189,28 +235,57 @@ mod tests {
     }
 
     #[test]
-    fn only_stores_of_earlier_sessions_are_removed() {
+    fn a_copy_is_another_node() {
         let dir = TempDir::new().unwrap();
-        let names = ["session-1", "session-7", "session-x", "other", "sessions-3"];
-        for name in names {
-            fs::create_dir(dir.path().join(name)).unwrap();
-            fs::write(dir.path().join(name).join("file"), "").unwrap();
-        }
-        let mut home = Home::open(dir.path()).unwrap();
+        let (original, copy) = (dir.path().join("original"), dir.path().join("copy"));
+        let mut home = Home::open(&original).unwrap();
         home.attempt().unwrap();
-        let own = home.session_dir().unwrap();
-        assert_eq!(own, dir.path().join("session-1"));
-        let left = names.map(|name| dir.path().join(name).exists());
-        assert_eq!(left, [false, false, true, true, true]);
+        fs::create_dir(&copy).unwrap();
+        for name in [LOCK, NODE] {
+            fs::copy(original.join(name), copy.join(name)).unwrap();
+        }
+        let mut other = Home::open(&copy).unwrap();
+        assert_ne!(other.id(), home.id());
+        other.attempt().unwrap();
+        let id = other.id();
+        drop(other);
+        assert_eq!(Home::open(&copy).unwrap().id(), id);
+    }
+
+    #[test]
+    fn stores_of_earlier_sessions_are_removed() {
+        let dir = TempDir::new().unwrap();
+        let mut home = Home::open(dir.path()).unwrap();
+        for attempt in 1..4 {
+            assert_eq!(home.attempt().unwrap(), attempt);
+            let own = home.session_dir().unwrap();
+            assert!(!own.exists());
+            fs::create_dir(&own).unwrap();
+            fs::write(own.join("file"), "").unwrap();
+            let left = fs::read_dir(dir.path().join(SESSIONS)).unwrap();
+            assert_eq!(left.count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_refused_and_stays() {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("MANIFEST"), "x").unwrap();
+        let error = Home::open(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("MANIFEST"), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_file_of_another_version_or_a_damaged_one_is_refused_and_stays() {
         let dir = TempDir::new().unwrap();
-        let path = dir.path().join("node.json");
+        let path = dir.path().join(NODE);
         for (text, told) in [
             (r#"{"version":2,"node":"x"}"#, "version 2"),
-            (r#"{"version":1,"id":"xyz","attempt":1}"#, "damaged"),
+            (
+                r#"{"version":1,"id":"xyz","attempt":1,"lock":[1,2]}"#,
+                "damaged",
+            ),
             (r#"{"version":1,"id":"0f""#, "damaged"),
             ("", "damaged"),
         ] {

@@ -9,13 +9,18 @@ use tokio::{runtime::Runtime, select, time::sleep};
 use crate::{
     End, clock,
     limits::{ASK_EVERY, GROUP_BYTES, RETRY_EVERY},
-    shared::Shared,
+    shared::{EndOnPanic, Shared},
 };
 
 /// Appends a group after the other to the session's log, until the member ends. For a thread of its own: it waits for the store's log.
 pub(crate) fn run(shared: &Arc<Shared>, runtime: &Runtime) {
+    let _guard = EndOnPanic(shared);
     let mut group = None;
     while shared.ended().is_none() {
+        if shared.store.failed() {
+            shared.end(End::Store("its log cannot be written".to_owned()));
+            return;
+        }
         let durable = shared.session().durable();
         if group.is_none() {
             group = next_group(shared, durable);
@@ -27,8 +32,6 @@ pub(crate) fn run(shared: &Arc<Shared>, runtime: &Runtime) {
                 shared.to_say.notify_waiters();
                 group = None;
             }
-        } else if shared.store.failed() {
-            shared.end(End::Store("its log cannot be written".to_owned()));
         } else {
             shared.store.wait_beyond(durable.0.into(), ASK_EVERY);
         }

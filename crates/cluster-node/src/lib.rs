@@ -9,21 +9,25 @@
 //! - What it is granted it **adopts** (`adopt`): it reads what earlier owners have left in their logs, has the store claim the shard, and
 //!   serves it. What it has given away it forgets, once no object of it is open.
 //!
-//! The store's files are a cache (`home`): each start has a new directory, and nothing in it is synced. What counts is in the database.
+//! The store's files are a cache (`home`): each start has a new directory, and its log is not synced. What counts is in the database.
+//!
+//! A member publishes no runs of history yet. So no log is ever trimmed, and who takes a shard over reads all that its earlier owners have
+//! logged, into memory.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
 mod adopt;
-mod cache_disk;
 mod clock;
 mod end;
 mod home;
 mod lane;
 pub mod limits;
 mod member;
+mod namespaces;
 mod shared;
 mod talk;
+mod unsynced_log;
 
 pub use clock::now;
 pub use end::{End, JoinError};

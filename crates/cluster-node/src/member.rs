@@ -4,23 +4,24 @@ use std::{
     fmt,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
 use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, State, Tenancy};
 use abide_cluster_postgres::Database;
-use abide_storage::{ArchiveOptions, RealDisk, Store, StoreOptions};
+use abide_storage::{ArchiveOptions, LOG_DIR, RealDisk, SharedNamespaces, Store, StoreOptions};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info};
 
 use crate::{
-    End, Home, JoinError, adopt, cache_disk::CacheDisk, clock, home, lane, shared::Shared, talk,
+    End, Home, JoinError, adopt, clock, home, lane, limits::MAX_CLOCK_DIFFERENCE,
+    namespaces::Namespaces, shared::Shared, talk, unsynced_log::UnsyncedLog,
 };
 
 /// A member of a cluster: one start of one process, with a store for the objects of its shards.
 ///
-/// An answer may leave when the store is durable up to the position of what it shows ([`Store::durable`]), and, if it answers a read, when
-/// [`Member::may_release`] permits it. When the member [ends](Member::ended), the process must end: nothing that it still computes
+/// An answer may leave when the store is durable up to the position of what it shows ([`Store::durable`]), and, unless it is the answer to
+/// a write, when [`Member::may_release`] permits it. When the member [ends](Member::ended), the process must end: nothing that it still computes
 /// counts.
 pub struct Member {
     shared: Arc<Shared>,
@@ -41,7 +42,7 @@ impl Member {
     /// a thread that runs asynchronous tasks.
     ///
     /// # Errors
-    /// See [`JoinError`]. After [`JoinError::Database`] a later call may succeed.
+    /// See [`JoinError`].
     pub fn join(
         mut home: Home,
         database: Database,
@@ -51,14 +52,21 @@ impl Member {
         let attempt = home.attempt()?;
         let nonce = home::random()?;
         let (lane_runtime, runtime) = (new_runtime()?, new_runtime()?);
-        let begun_at = clock::now();
-        let begun = runtime.block_on(database.begin(home.id(), attempt, nonce))?;
-        let me = begun.ok_or_else(|| JoinError::Copied(home.dir().to_owned()))?;
+        let ahead_millis = runtime.block_on(clock_difference(&database))?;
+        // What takes time comes first: others wait for the session from its beginning.
+        let dir = home.session_dir()?;
+        let namespaces: Arc<dyn SharedNamespaces> = Arc::new(Namespaces(database.clone()));
         let options = options
             .claims_shards(true)
             .await_copy(true)
+            .shared_namespaces(namespaces)
             .archive(ArchiveOptions::default().enabled(false));
-        let store = Store::open(Arc::new(CacheDisk(RealDisk)), &home.session_dir()?, options)?;
+        let disk = UnsyncedLog::new(RealDisk, dir.join(LOG_DIR));
+        let store = Store::open(Arc::new(disk), &dir, options)?;
+        store.share_clock(ahead_millis)?;
+        let begun_at = clock::now();
+        let begun = runtime.block_on(database.begin(home.id(), attempt, nonce))?;
+        let me = begun.ok_or_else(|| JoinError::Copied(home.dir().to_owned()))?;
         info!(session = me.number, "joined the cluster");
         let session = Session::begin(me, begun_at);
         let shared = Arc::new(Shared::new(session, store, database, reads, home));
@@ -68,6 +76,7 @@ impl Member {
         };
         member.spawn("cluster-lane", move |shared| {
             lane::run(&shared, &lane_runtime);
+            lane_runtime.shutdown_background();
         })?;
         member.spawn("cluster", move |shared| {
             runtime.block_on(talk_and_adopt(shared));
@@ -90,7 +99,7 @@ impl Member {
         Ok(())
     }
 
-    /// Its store.
+    /// Its store. It is not to be closed: drop the member, and nothing more is acknowledged.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
@@ -120,11 +129,13 @@ impl Member {
             .count()
     }
 
-    /// Whether the answer to a read may leave, which was computed at this time ([`now`](crate::now), read after it was computed). If not,
-    /// ask again later.
-    pub fn may_release(&self, computed: Duration) -> bool {
+    /// Whether the answer to a read of an object of this shard may leave, which was computed at this time ([`now`](crate::now), read after
+    /// it was computed). If not, ask again later, as long as the member [serves](Self::serves) the shard: an object that is open
+    /// can still be read when its shard was given away.
+    pub fn may_release(&self, shard: Shard, computed: Duration) -> bool {
         let (session, reads) = (self.shared.session(), self.shared.reads);
-        session.may_release(computed, reads, clock::now())
+        let is_owner = self.tenancy(&session, shard).is_some() && self.end().is_none();
+        is_owner && session.may_release(computed, reads, clock::now())
     }
 
     /// Closes a shard in the log, and gives it to another session in the background. Returns false if the member does not serve it. If the
@@ -147,6 +158,13 @@ impl Member {
         self.shared.to_say.notify_waiters();
         self.shared.to_adopt.notify_one();
         is_closed
+    }
+
+    /// The shards that the session owns and cannot serve, and why. It tries again.
+    pub fn unserved(&self) -> Vec<(Shard, String)> {
+        let unserved = self.shared.unserved();
+        let told = unserved.iter();
+        told.map(|(shard, of)| (*shard, of.why.clone())).collect()
     }
 
     /// Why it has ended, if it has.
@@ -176,7 +194,20 @@ async fn talk_and_adopt(shared: Arc<Shared>) {
     let _ = tokio::join!(lease, control);
 }
 
-fn new_runtime() -> Result<Runtime, JoinError> {
+/// How many milliseconds the database's clock is ahead of this machine's.
+async fn clock_difference(database: &Database) -> Result<i64, JoinError> {
+    let (before, begun) = (SystemTime::now(), Instant::now());
+    let there = database.unix_millis().await?;
+    let here = before + begun.elapsed() / 2;
+    let here = here.duration_since(SystemTime::UNIX_EPOCH);
+    let ahead = there - here.map_or(0, |since| since.as_millis() as i64);
+    if u128::from(ahead.unsigned_abs()) > MAX_CLOCK_DIFFERENCE.as_millis() {
+        return Err(JoinError::Clock(ahead));
+    }
+    Ok(ahead)
+}
+
+pub(crate) fn new_runtime() -> Result<Runtime, JoinError> {
     let built = Builder::new_current_thread().enable_all().build();
     built.map_err(|error| JoinError::System(format!("no runtime: {error}")))
 }

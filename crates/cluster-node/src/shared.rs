@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use abide_cluster::{Reads, Session, Shard, Tenancy};
@@ -12,8 +14,19 @@ use tokio::sync::{Notify, watch};
 
 use crate::{End, Home};
 
+/// A shard that the session owns and could not adopt.
+pub(crate) struct Unserved {
+    pub(crate) tenancy: Tenancy,
+    pub(crate) why: String,
+    /// Time from the last attempt to the next.
+    pub(crate) pause: Duration,
+    /// When the next attempt is due.
+    pub(crate) next: Duration,
+}
+
 pub(crate) struct Shared {
     session: Mutex<Session>,
+    unserved: Mutex<BTreeMap<Shard, Unserved>>,
     /// The shards that the store has, each in the generation in which it was claimed. Some are closed.
     held: Mutex<BTreeMap<Shard, Tenancy>>,
     pub(crate) store: Store,
@@ -25,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) to_say: Notify,
     /// There may be something to adopt or to forget.
     pub(crate) to_adopt: Notify,
-    /// Locked for as long as the threads run.
+    /// Locked for as long as anything uses the store.
     _home: Home,
 }
 
@@ -41,6 +54,7 @@ impl Shared {
             lines: Lines::new(database.clone(), session.id()),
             session: Mutex::new(session),
             held: Mutex::default(),
+            unserved: Mutex::default(),
             store,
             database,
             reads,
@@ -59,15 +73,22 @@ impl Shared {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first end counts.
+    pub(crate) fn unserved(&self) -> MutexGuard<'_, BTreeMap<Shard, Unserved>> {
+        self.unserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the member: nothing is acknowledged any more. The first end counts.
     pub(crate) fn end(&self, end: End) {
-        self.end.send_if_modified(|known| {
+        let is_first = self.end.send_if_modified(|known| {
             let is_first = known.is_none();
             if is_first {
-                *known = Some(end);
+                *known = Some(end.clone());
             }
             is_first
         });
+        if is_first {
+            self.store.fail(&end.to_string());
+        }
     }
 
     pub(crate) fn ended(&self) -> Option<End> {
@@ -85,6 +106,17 @@ impl Shared {
     pub(crate) fn note_end(&self, session: &Session) {
         if let Some(ended) = session.ended() {
             self.end(End::Session(ended));
+        }
+    }
+}
+
+/// Ends the member if the code panics that has this.
+pub(crate) struct EndOnPanic<'a>(pub(crate) &'a Shared);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end(End::Panicked);
         }
     }
 }

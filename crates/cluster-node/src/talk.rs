@@ -5,10 +5,15 @@ use std::sync::Arc;
 use abide_cluster::Connection;
 use tokio::{select, time::timeout};
 
-use crate::{clock, limits::ASK_EVERY, shared::Shared};
+use crate::{
+    clock,
+    limits::ASK_EVERY,
+    shared::{EndOnPanic, Shared},
+};
 
 /// Says what the decisions want said on a connection, until the member ends.
 pub(crate) async fn run(shared: Arc<Shared>, connection: Connection) {
+    let _guard = EndOnPanic(&shared);
     while shared.ended().is_none() {
         let statement = shared.session().next(connection, clock::now());
         let Some(statement) = statement else {

@@ -132,6 +132,32 @@ impl Database {
         }))
     }
 
+    /// The unique keys of all namespaces in the order of their numbers, this one among them. If it is new, it comes after all others.
+    ///
+    /// # Errors
+    /// The server does not answer, or does not confirm the commit: try again.
+    pub async fn namespaces_with(&self, unique_key: &str) -> Result<Vec<String>, Error> {
+        let mut line = self.open("abide namespace").await?;
+        must_be_initialized(&line).await?;
+        let rows = line
+            .query("select namespaces_with($1)", &[&unique_key])
+            .await?;
+        confirmed(&line)?;
+        Ok(rows.first().map_or_else(Vec::new, |row| row.get(0)))
+    }
+
+    /// The time of the server's clock, in milliseconds since 1970, at some moment between the call and its return.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn unix_millis(&self) -> Result<i64, Error> {
+        let mut line = self.open("abide clock").await?;
+        let sql = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
+        let rows = line.query(sql, &[]).await?;
+        let millis = rows.first().map(|row| row.get(0));
+        millis.ok_or_else(|| Error::Unavailable("it does not know the time".to_owned()))
+    }
+
     /// A statement of a process that has ended takes too long.
     async fn end_lines_of(&self, directory: u128) -> Result<(), Error> {
         let mut line = self.open("abide end").await?;

@@ -10,7 +10,7 @@
 -- Each statement of a session changes a row, most by `touch`: a transaction that changes nothing does not wait for the standby, so its
 -- success would prove nothing. `touch` also compares the nonce; the rest names the session by its number.
 
-create table version (version int not null);
+create table version (version int not null, touched bigint not null default 0);
 insert into version values (1);
 
 -- The last attempt of each data directory to begin a session. Rows stay, so an attempt that arrives late is always refused.
@@ -53,9 +53,17 @@ create table shard (
     shard int primary key,
     owner bigint,
     generation bigint not null default 0,
-    since bigint not null default 0
+    since bigint not null default 0,
+    -- Where the lanes of all earlier owners were when their tenures ended, added up.
+    floor bigint not null default 0
 ) with (fillfactor = 50);
 create index on shard (owner);
+
+-- The classes of objects, whose numbers are in logs and runs. They are numbered without gaps, and never removed.
+create table namespace (
+    number int primary key,
+    unique_key text not null unique
+);
 
 -- The records of a tenure that ended, in the lane of its session, that are in no run. The owner of the shard archives them.
 create table part (
@@ -80,6 +88,17 @@ create table run (
 create function log_table(nonce uuid, half int) returns text language sql immutable as $$
     select 'log_' || replace(nonce::text, '-', '') || '_' || half
 $$;
+
+-- All namespaces by number, this one among them.
+create function namespaces_with(key text) returns text[] language plpgsql as $$
+begin
+    -- So that the commit waits for the standby although the namespace may be there, and numbers have no gaps.
+    update version set touched = touched + 1;
+    insert into namespace (number, unique_key)
+        select coalesce(max(number), 0) + 1, key from namespace
+        having not exists (select from namespace where unique_key = key);
+    return (select array_agg(unique_key order by number) from namespace);
+end $$;
 
 create function touch(me bigint, my_nonce uuid) returns bool language plpgsql as $$
 begin
@@ -145,7 +164,7 @@ end $$;
 -- What a session owns of these shards, with what earlier owners have left.
 create function grants(shards int[]) returns jsonb language sql stable as $$
     select coalesce(jsonb_agg(jsonb_build_object(
-        'shard', h.shard, 'generation', h.generation, 'since', h.since,
+        'shard', h.shard, 'generation', h.generation, 'since', h.since, 'floor', h.floor,
         'parts', (
             select coalesce(jsonb_agg(jsonb_build_object(
                 'generation', p.generation, 'session', p.session, 'nonce', l.nonce, 'since', p.since, 'until', p.until
@@ -161,7 +180,9 @@ create function leave(shards int[], upto bigint) returns void language sql as $$
     insert into part (shard, generation, session, since, until)
     select h.shard, h.generation, h.owner, greatest(h.since, l.archived), coalesce(upto, l.lsn)
     from shard h join lane l on l.session = h.owner
-    where h.shard = any (shards) and greatest(h.since, l.archived) < coalesce(upto, l.lsn)
+    where h.shard = any (shards) and greatest(h.since, l.archived) < coalesce(upto, l.lsn);
+    update shard h set floor = h.floor + coalesce(upto, l.lsn)
+    from lane l where l.session = h.owner and h.shard = any (shards)
 $$;
 
 create function give(shards int[], target bigint) returns jsonb language plpgsql as $$

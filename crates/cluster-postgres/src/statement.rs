@@ -268,6 +268,7 @@ struct GrantText {
     shard: u16,
     generation: u32,
     since: u64,
+    floor: u64,
     parts: Vec<PartText>,
 }
 
@@ -323,6 +324,7 @@ fn grant(of: GrantText) -> Result<Grant, Failure> {
             generation: Generation(of.generation),
         },
         since: Lsn(of.since),
+        floor: of.floor,
         parts: parts.collect::<Result<_, Failure>>()?,
     })
 }

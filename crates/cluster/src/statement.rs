@@ -116,6 +116,9 @@ pub struct Grant {
     pub tenancy: Tenancy,
     /// Where the owner's lane was: its own records of the shard are at or after this position.
     pub since: Lsn,
+    /// How long the lanes of all earlier owners were when their tenures ended, together: numbers that begin with a position begin
+    /// above it.
+    pub floor: u64,
     /// What earlier owners have left and is not archived, in the order of generations.
     pub parts: Vec<Part>,
 }

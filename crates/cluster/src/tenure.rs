@@ -19,6 +19,8 @@ pub struct Tenure {
     pub generation: Generation,
     /// The position in the session's lane at or after which its own records of the shard are.
     pub since: Lsn,
+    /// See [`Grant::floor`].
+    pub floor: u64,
     /// What it has inherited and has not archived.
     pub parts: Vec<Part>,
     /// Whether its objects' events run.
@@ -108,6 +110,7 @@ impl Tenures {
         let tenure = Tenure {
             generation: grant.tenancy.generation,
             since: grant.since,
+            floor: grant.floor,
             parts: grant.parts,
             state: State::Adopting,
         };

@@ -211,8 +211,8 @@ pub use error::{Error, ErrorKind, Result, SqlError, SqlErrorKind};
 pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey, Shard};
 pub use kv::ListOptions;
-pub use log::Progress;
 pub use log::part::LogPart;
+pub use log::{LOG_DIR, Progress};
 pub use manifest::ArchiveHole;
 pub use memory::{MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse};
 pub use options::{ArchiveOptions, StoreOptions};
@@ -229,7 +229,7 @@ pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
-pub use shards::{EarlierLog, Inherited, ShardClaim};
+pub use shards::{EarlierLog, Inherited, ShardClaim, SharedNamespaces};
 pub use sql_limits::SqlLimits;
 pub use statistics::StoreStats;
 pub use store::Store;

@@ -91,11 +91,11 @@ impl ObjectTable {
         })?;
         let mut live = self.live.lock();
         // Under the table's lock, so that no object of an ended tenure enters the table after `forget_shard`.
-        let generation = self.shared.log.generation(key.shard());
-        let generation = generation.ok_or_else(|| Error::moved(key))?;
+        let owned = self.shared.log.owned(key.shard());
+        let owned = owned.ok_or_else(|| Error::moved(key))?;
         let object = live
             .entry(key)
-            .or_insert_with(|| Arc::new(Object::new(key, generation, path)));
+            .or_insert_with(|| Arc::new(Object::new(key, owned, path)));
         Ok(object.clone())
     }
 
@@ -140,7 +140,8 @@ impl ObjectTable {
             return Err(in_use(key));
         }
         // Once the object is in the table, where `shut` and `forget_shard` look for open ones.
-        if self.shared.log.generation(key.shard()) != Some(object.generation) {
+        let owned = self.shared.log.owned(key.shard());
+        if owned != Some(object.owned) {
             return Err(Error::moved(key));
         }
         if self.shut.lock().contains(&key.namespace) {

@@ -180,7 +180,7 @@ mod tests {
             id: [id; 32],
         };
         let path = PathBuf::from(format!("/objects/{id}"));
-        Arc::new(Object::new(key, Generation(1), path))
+        Arc::new(Object::new(key, Generation(1).into(), path))
     }
 
     impl World {

@@ -3,6 +3,7 @@
 use crate::limits::{MAX_OBJECT_BYTES, MIN_SEGMENT_BYTES};
 use crate::memory::MemoryBudget;
 use crate::remote_runs::RemoteRuns;
+use crate::shards::SharedNamespaces;
 use crate::sql_limits::SqlLimits;
 use abide_macros::Setters;
 use std::num::NonZero;
@@ -57,9 +58,12 @@ pub struct StoreOptions {
     pub await_copy: bool,
     /// Own no shard until it is claimed ([`Store::claim_shard`](crate::Store::claim_shard)), for a store that shares its objects with
     /// others. The directory must be empty, because what counts is in the logs of all owners. Needs `await_copy`: the log is kept
-    /// until [`Store::copied`](crate::Store::copied) passes it. Needs `archive.enabled = false` and no `max_bytes`. Repairs, imports,
+    /// until [`Store::copied`](crate::Store::copied) passes it. Needs `shared_namespaces`, `archive.enabled = false` and no `max_bytes`. Repairs, imports,
     /// the deletion of classes, and restores that are too large for the log are refused. Default false.
     pub claims_shards: bool,
+    /// The namespaces of the stores that share objects, whose numbers are the same in all of them. Default none.
+    #[setters(into)]
+    pub shared_namespaces: Option<Arc<dyn SharedNamespaces>>,
     /// No threads: the caller drives the store with [`Store::write_group`](crate::Store::write_group) and
     /// [`Store::run_maintenance`](crate::Store::run_maintenance). For tests
     /// and simulations that control the order of events. Default false.
@@ -95,6 +99,7 @@ impl Default for StoreOptions {
             memory: MemoryBudget::unlimited(),
             await_copy: false,
             claims_shards: false,
+            shared_namespaces: None,
             manual: false,
             cores: None,
         }

@@ -8,9 +8,9 @@ use crate::bookmark::{self, Bookmark};
 use crate::catalog;
 use crate::delta::Entry;
 use crate::disk::DiskFile;
-use crate::ident::{CommitNo, Generation, Life, Lsn, ObjectKey, Page, Position, ZERO_PAGE};
+use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Page, Position, ZERO_PAGE};
 use crate::log::record::Header;
-use crate::log::tenures::Tenure;
+use crate::log::tenures::{Owned, Tenure};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// One object in one tenure of its shard, shared between its connection and the checkpointer.
 pub(crate) struct Object {
     pub(crate) key: ObjectKey,
-    /// The generation of its shard.
-    pub(crate) generation: Generation,
+    /// What it begins with in this tenure.
+    pub(crate) owned: Owned,
     pub(crate) path: PathBuf,
     pub(crate) file_use: FileUse,
     pages: Mutex<Pages>,
@@ -102,10 +102,10 @@ pub(crate) enum FileState {
 }
 
 impl Object {
-    pub(crate) fn new(key: ObjectKey, generation: Generation, path: PathBuf) -> Self {
+    pub(crate) fn new(key: ObjectKey, owned: Owned, path: PathBuf) -> Self {
         Self {
             key,
-            generation,
+            owned,
             path,
             file_use: FileUse::default(),
             pages: Mutex::new(Pages {
@@ -131,13 +131,19 @@ impl Object {
     pub(crate) fn tenure(&self) -> Tenure {
         Tenure {
             shard: self.key.shard(),
-            generation: self.generation,
+            generation: self.owned.generation,
         }
     }
 
     /// A position of the log in the object's life.
     pub(crate) fn position(&self, lsn: Lsn) -> Position {
-        Position::at(self.generation, lsn)
+        Position::at(self.owned.generation, lsn)
+    }
+
+    /// A position of the log above all that earlier owners' logs had.
+    pub(crate) fn raised(&self, position: Position) -> Position {
+        let lsn = Lsn(position.lsn.0.saturating_add(self.owned.floor));
+        Position::at(position.generation, lsn)
     }
 
     /// The bookmark of the newest commit.

@@ -151,24 +151,24 @@ impl PageFile {
 
     /// The generation of the object's shard.
     pub(crate) fn generation(&self) -> Generation {
-        self.object.generation
+        self.object.owned.generation
     }
 
     /// The timeline that begins with the object's creation, if this connection creates it.
     pub(crate) fn first_timeline(&self) -> TimelineId {
-        let at = self.object.position(self.opened_at);
-        TimelineId::first(self.object.key, self.raise().of(at))
+        let at = self.raised(self.object.position(self.opened_at));
+        TimelineId::first(self.object.key, at)
     }
 
     /// The timeline that begins with a restore, which leaves a state.
     pub(crate) fn timeline_after(&self, left: Bookmark) -> TimelineId {
-        let position = self.raise().of(left.position);
+        let position = self.raised(left.position);
         TimelineId::leaving(Bookmark { position, ..left })
     }
 
     /// Raises timelines that begin from now on above a position of another log. Durable when it returns.
     pub(crate) fn raise_timelines(&self, above: Position) -> Result<()> {
-        let at = self.object.position(self.opened_at);
+        let at = self.object.raised(self.object.position(self.opened_at));
         let present = self.raise();
         if present.above(above, at)? == present {
             return Ok(());
@@ -181,6 +181,11 @@ impl PageFile {
                 Err(error) => raised = Err(error),
             })?;
         raised
+    }
+
+    /// A position as timelines have it, above those of all other logs in which the object was.
+    fn raised(&self, position: Position) -> Position {
+        self.raise().of(self.object.raised(position))
     }
 
     fn raise(&self) -> Raise {
@@ -200,7 +205,10 @@ impl PageFile {
     /// The number of the next commit.
     fn next_commit(&self, pages: &Pages) -> CommitNo {
         match pages.size {
-            0 => CommitNo::first(self.opened_at),
+            0 => {
+                let begins = self.object.raised(self.object.position(self.opened_at));
+                CommitNo::first(begins.lsn)
+            }
             _ => pages.commit.next(),
         }
     }

@@ -67,10 +67,11 @@ impl Store {
             )));
         }
         let has_all = options.archive.enabled || options.max_bytes.is_some();
-        if options.claims_shards && (has_all || !options.await_copy) {
+        let is_shared = options.await_copy && options.shared_namespaces.is_some();
+        if options.claims_shards && (has_all || !is_shared) {
             return Err(Error::input(
-                "claims_shards needs await_copy = true, archive.enabled = false and no max_bytes: other stores read this store's log, and \
-                 no store has a shard's whole history or size",
+                "claims_shards needs await_copy = true, shared_namespaces, archive.enabled = false and no max_bytes: other stores read \
+                 this store's log, and no store has a shard's whole history or size",
             ));
         }
         crate::vfs::configure();
@@ -391,6 +392,16 @@ impl Store {
         self.0.engine.clock_set_back(by_millis)
     }
 
+    /// Has waits counted in a clock that is ahead of the wall clock by this much; behind it, if negative. Stores that share objects count
+    /// in the same clock, so that a wait ends on time wherever its object is by then. For a store with
+    /// [`StoreOptions::claims_shards`], before it claims one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the store does not claim shards. Otherwise as [`Self::clock_set_back`].
+    pub fn share_clock(&self, ahead_millis: i64) -> Result<()> {
+        self.0.engine.share_clock(ahead_millis)
+    }
+
     /// Has `watch` called after each reading of the wall clock whose time is stored. If the clock was set back, it must
     /// [say so](Self::clock_set_back) before it returns, so that waits and the times of commits agree about the step. It
     /// replaces an earlier watch.
@@ -480,6 +491,12 @@ impl Store {
     /// [`ErrorKind::Damaged`]: the log is damaged there, or `from` is not the end of a record. Otherwise a disk error.
     pub fn log_part(&self, from: Option<Lsn>, most: usize) -> Result<Option<LogPart>> {
         self.0.engine.log_part(from, most)
+    }
+
+    /// Fails the log, because of an error of the caller: nothing more is acknowledged until the process restarts. What waits for
+    /// the log fails, and [`Store::failed`] returns true.
+    pub fn fail(&self, why: &str) {
+        self.0.engine.shared.log.poison(why);
     }
 
     /// Returns whether the log has failed: the process must restart.

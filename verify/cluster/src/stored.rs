@@ -2,14 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     path::Path,
     sync::Arc,
 };
 
 use abide_cluster::{Generation, Lsn, Shard, Tenancy};
 use abide_storage::{
-    ArchiveOptions, EarlierLog, Inherited, ObjectDb, ObjectKey, ShardClaim, SimDisk, Store,
-    StoreOptions,
+    ArchiveOptions, EarlierLog, Inherited, ObjectDb, ObjectKey, ShardClaim, SharedNamespaces,
+    SimDisk, Store, StoreOptions,
 };
 
 use crate::{
@@ -36,6 +37,7 @@ impl Default for Stored {
         let options = StoreOptions::small()
             .manual(true)
             .claims_shards(true)
+            .shared_namespaces(Some(Arc::new(OneNamespace) as Arc<_>))
             .await_copy(true)
             .unix_millis(Arc::new(|| 0))
             .archive(ArchiveOptions::default().enabled(false));
@@ -46,6 +48,15 @@ impl Default for Stored {
             closed: BTreeSet::new(),
             shipped: Lsn(0),
         }
+    }
+}
+
+/// All objects are of one class.
+struct OneNamespace;
+
+impl SharedNamespaces for OneNamespace {
+    fn with(&self, unique_key: &str) -> io::Result<Vec<String>> {
+        Ok(vec![unique_key.to_owned()])
     }
 }
 
@@ -87,6 +98,7 @@ impl Lists for Stored {
             shard: storage_shard(shard),
             generation: generation.0,
             since: since.0.into(),
+            floor: 0,
             inherited,
         };
         self.store.claim_shard(&claim).map_err(failed)?;

@@ -43,6 +43,7 @@ struct Row {
     owner: Option<SessionId>,
     generation: Generation,
     since: Lsn,
+    floor: u64,
 }
 
 /// A record of a shard: one value that was added to the shard's list.
@@ -94,6 +95,7 @@ impl Tables {
             owner: None,
             generation: Generation(0),
             since: Lsn(0),
+            floor: 0,
         };
         Self {
             sessions: BTreeMap::new(),
@@ -193,6 +195,7 @@ impl Tables {
             owner: Some(session),
             generation,
             since,
+            ..
         }) = self.shards.get(&shard).copied()
         {
             let until = Lsn(u64::MAX);
@@ -344,6 +347,9 @@ impl Tables {
     /// A tenure ends: what its owner has not archived becomes a part.
     fn leave(&mut self, shard: Shard, row: Row, until: Lsn) {
         let Some(session) = row.owner else { return };
+        if let Some(row) = self.shards.get_mut(&shard) {
+            row.floor += until.0;
+        }
         let lane = self.sessions.get(&session);
         let archived = lane.map_or(Lsn(0), |lane| lane.archived);
         let since = row.since.max(archived);
@@ -372,12 +378,11 @@ impl Tables {
 
     fn grant(&self, tenancy: Tenancy) -> Grant {
         let of_shard = (tenancy.shard, Generation(0))..=(tenancy.shard, Generation(u32::MAX));
+        let row = self.shards.get(&tenancy.shard);
         Grant {
             tenancy,
-            since: self
-                .shards
-                .get(&tenancy.shard)
-                .map_or(Lsn(0), |row| row.since),
+            since: row.map_or(Lsn(0), |row| row.since),
+            floor: row.map_or(0, |row| row.floor),
             parts: self.parts.range(of_shard).map(|(_, part)| *part).collect(),
         }
     }

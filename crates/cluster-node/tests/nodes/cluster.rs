@@ -53,6 +53,7 @@ struct State {
 pub(crate) struct Status {
     pub(crate) session: SessionId,
     pub(crate) shards: usize,
+    pub(crate) unserved: usize,
 }
 
 impl Cluster {
@@ -201,8 +202,13 @@ impl Machine {
         let number = word()?.parse().ok()?;
         let nonce = word()?.parse().ok()?;
         let shards = word()?.parse().ok()?;
+        let unserved = word()?.parse().ok()?;
         let session = SessionId { number, nonce };
-        Some(Status { session, shards })
+        Some(Status {
+            session,
+            shards,
+            unserved,
+        })
     }
 }
 

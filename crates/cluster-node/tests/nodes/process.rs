@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `add SHARD VALUE`, `read SHARD` | `list NUMBER NONCE VALUE …`: the session that answers, and the list |
 //! | `give SHARD NUMBER NONCE` | `given` |
-//! | `status` | `status NUMBER NONCE SHARDS`: the session, and how many shards it serves |
+//! | `status` | `status NUMBER NONCE SHARDS UNSERVED`: the session, how many shards it serves, and how many it owns and cannot serve |
 //!
 //! or `no`: nothing was done.
 
@@ -171,34 +171,41 @@ fn answer(request: &str, member: &Member, lists: &Lists) -> Option<String> {
     let me = member.session();
     let (me_number, me_nonce) = (me.number, me.nonce);
     let words: Vec<&str> = request.split(' ').collect();
-    let shard = |word: &str| Shard(word.parse().unwrap());
+    let number = |word: &str| Shard(word.parse().unwrap());
     let task = match words[..] {
-        ["add", of, value] => Task::Add(shard(of), value.parse().unwrap()),
-        ["read", of] => Task::Read(shard(of)),
+        ["add", of, value] => Task::Add(number(of), value.parse().unwrap()),
+        ["read", of] => Task::Read(number(of)),
         ["give", of, number, nonce] => {
+            let shard = Shard(of.parse().unwrap());
             let (number, nonce) = (number.parse().unwrap(), nonce.parse().unwrap());
-            Task::Give(shard(of), SessionId { number, nonce })
+            Task::Give(shard, SessionId { number, nonce })
         }
         _ => {
-            let shards = member.shards();
-            return Some(format!("status {me_number} {me_nonce} {shards}\n"));
+            let (shards, unserved) = (member.shards(), member.unserved().len());
+            return Some(format!(
+                "status {me_number} {me_nonce} {shards} {unserved}\n"
+            ));
         }
     };
-    let (is_read, is_gift) = (
-        matches!(task, Task::Read(_)),
-        matches!(task, Task::Give(..)),
-    );
+    let is_gift = matches!(task, Task::Give(..));
+    let read = match task {
+        Task::Read(shard) => Some(shard),
+        _ => None,
+    };
     let (sender, list) = mpsc::channel();
     lists.send((task, sender)).ok()?;
     let Some(list) = list.recv().ok()? else {
         return Some("no\n".to_owned());
     };
     let may_leave = || {
-        let is_current = !is_read || member.may_release(list.computed);
+        let is_current = read.is_none_or(|shard| member.may_release(shard, list.computed));
         member.store().durable() >= list.needs && is_current
     };
     while !may_leave() {
         sleep(MOMENT);
+        if read.is_some_and(|shard| !member.serves(shard)) {
+            return Some("no\n".to_owned());
+        }
         if member.end().is_some() {
             return None;
         }

@@ -1,10 +1,13 @@
 //! A process that ends, and others that go on.
 
-use std::{thread::sleep, time::Duration};
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use abide_cluster::SHARDS;
 
-use crate::cluster::{Answer, Cluster};
+use crate::cluster::{Answer, Cluster, Status};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -42,5 +45,47 @@ fn others_take_over_what_a_lost_machine_has_taken_over_from_another() {
             panic!("shard {shard} is not served")
         };
         assert_eq!(list, [1, 2, 3], "shard {shard}");
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_log_that_cannot_be_read_delays_only_the_shards_that_need_it() {
+    let cluster = Cluster::start(2);
+    cluster.until_whole(PATIENCE);
+    add_to_all(&cluster, 1);
+    let [lost, other] = &cluster.machines[..] else {
+        panic!("two machines")
+    };
+    let Status {
+        session, shards, ..
+    } = lost.status().unwrap();
+    let rename = |from: &str, to: &str| {
+        for half in 0..2 {
+            let table = format!("log_{:032x}_{half}", session.nonce);
+            cluster.sql(&format!(
+                "alter table abide_cluster.{table}{from} rename to {table}{to}"
+            ));
+        }
+    };
+    rename("", "_hidden");
+    lost.switch_off();
+    let begun = Instant::now();
+    while other.status().is_none_or(|of| of.unserved != shards) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", other.status());
+        sleep(Duration::from_millis(20));
+    }
+    let mut client = other.connect().unwrap();
+    let mut served = 0;
+    for shard in 0..SHARDS {
+        let answer = client.list(&format!("add {shard} 2")).unwrap();
+        served += usize::from(matches!(answer, Answer::List(_, list) if list == [1, 2]));
+    }
+    assert_eq!(served, usize::from(SHARDS) - shards);
+    rename("_hidden", "");
+    cluster.until_whole(PATIENCE);
+    for shard in 0..SHARDS {
+        let answer = client.list(&format!("read {shard}")).unwrap();
+        assert!(matches!(answer, Answer::List(_, list) if list.first() == Some(&1)));
     }
 }

@@ -125,3 +125,27 @@ async fn an_attempt_to_begin_that_arrives_late_is_refused_for_good() {
     }
     assert!(server.database.begin(1, 6, 17).await.unwrap().is_some());
 }
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn namespaces_have_the_same_numbers_for_all_who_ask() {
+    let server = Server::start().await;
+    let mut asking = tokio::task::JoinSet::new();
+    for key in 0..12 {
+        let database = server.database.clone();
+        asking.spawn(async move {
+            let key = format!("Class {}", key / 2);
+            let all = database.namespaces_with(&key).await.unwrap();
+            assert!(all.contains(&key), "{key}: {all:?}");
+            all
+        });
+    }
+    let lists = asking.join_all().await;
+    let last = server.database.namespaces_with("Class 0").await.unwrap();
+    assert_eq!(last.len(), 6);
+    for list in lists {
+        assert!(last.starts_with(&list), "{list:?}, and then {last:?}");
+    }
+    let numbers = "select array_agg(number order by number) = array[1, 2, 3, 4, 5, 6] from abide_cluster.namespace";
+    assert!(server.is(numbers).await);
+}

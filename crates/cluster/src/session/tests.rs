@@ -18,6 +18,7 @@ fn granted(generation: u32) -> Outcome {
     Outcome::Done(Answer::Granted(vec![Grant {
         tenancy: tenancy(generation),
         since: Lsn(0),
+        floor: 0,
         parts: Vec::new(),
     }]))
 }
@@ -153,6 +154,7 @@ fn a_hand_over_without_an_answer_is_repeated_and_then_taken_back() {
     let own = Grant {
         tenancy: tenancy(2),
         since: Lsn(10),
+        floor: 0,
         parts: Vec::new(),
     };
     answer(&mut session, Connection::Control, held(vec![own]));

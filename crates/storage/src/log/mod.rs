@@ -33,7 +33,7 @@ mod stats;
 pub(crate) mod tenures;
 
 use crate::error::{Error, Result};
-use crate::ident::{Epoch, Generation, Lsn, Position, Shard};
+use crate::ident::{Epoch, Lsn, Position, Shard};
 use crate::limits::{MAX_UNSYNCED_BYTES, SPARE_BUFFERS};
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,10 @@ use room::{Room, Ticket};
 pub(crate) use stats::{Counter, LogStats};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tenures::{Tenure, Tenures};
+use tenures::{Owned, Tenure, Tenures};
+
+/// The directory of the log in a data directory.
+pub const LOG_DIR: &str = "log";
 
 /// What a listener is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,9 +336,9 @@ impl Log {
         Ok(Appended { start, end })
     }
 
-    /// The generation in which records of a shard are accepted; `None` if they are not.
-    pub(crate) fn generation(&self, shard: Shard) -> Option<Generation> {
-        self.state.lock().tenures.generation(shard)
+    /// What objects of a shard begin with; `None` if its records are not accepted.
+    pub(crate) fn owned(&self, shard: Shard) -> Option<Owned> {
+        self.state.lock().tenures.owned(shard)
     }
 
     /// Returns whether a shard is free and was not open in this generation or a later one.
@@ -344,8 +347,8 @@ impl Log {
     }
 
     /// Accepts records of a shard from now on.
-    pub(crate) fn open_shard(&self, tenure: Tenure) {
-        self.state.lock().tenures.open(tenure);
+    pub(crate) fn open_shard(&self, shard: Shard, owned: Owned) {
+        self.state.lock().tenures.open(shard, owned);
     }
 
     /// Accepts no more records of a shard. Returns the end of the log: all records of the shard are before it. `None` if

@@ -13,12 +13,31 @@ pub(crate) struct Tenure {
     pub(crate) generation: Generation,
 }
 
+/// What an object begins with in a tenure of its shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) generation: Generation,
+    /// How many bytes the logs of earlier owners had, at least. Numbers that an object takes from the length of the log begin above
+    /// it: the object may have had others in earlier tenures.
+    pub(crate) floor: u64,
+}
+
+impl From<Generation> for Owned {
+    /// There was no other log.
+    fn from(generation: Generation) -> Self {
+        Self {
+            generation,
+            floor: 0,
+        }
+    }
+}
+
 /// The newest tenure of each shard in this log.
 pub(super) struct Tenures(Box<[Newest]>);
 
 #[derive(Clone, Copy)]
 struct Newest {
-    generation: Generation,
+    owned: Owned,
     ownership: Ownership,
 }
 
@@ -44,7 +63,7 @@ impl Tenures {
 
     fn new(generation: Generation, ownership: Ownership) -> Self {
         let newest = Newest {
-            generation,
+            owned: generation.into(),
             ownership,
         };
         Self(vec![newest; usize::from(Shard::SHARDS)].into())
@@ -54,27 +73,28 @@ impl Tenures {
         &mut self.0[usize::from(shard.get())]
     }
 
-    /// The generation of an open tenure.
-    pub(super) fn generation(&self, shard: Shard) -> Option<Generation> {
+    /// What begins with an open tenure.
+    pub(super) fn owned(&self, shard: Shard) -> Option<Owned> {
         let newest = self.0[usize::from(shard.get())];
-        (newest.ownership == Ownership::Open).then_some(newest.generation)
+        (newest.ownership == Ownership::Open).then_some(newest.owned)
     }
 
     /// Returns whether a tenure is open.
     pub(super) fn has(&self, tenure: Tenure) -> bool {
-        self.generation(tenure.shard) == Some(tenure.generation)
+        let owned = self.owned(tenure.shard);
+        owned.is_some_and(|owned| owned.generation == tenure.generation)
     }
 
     /// Returns whether a shard is free and was not open in this generation or a later one.
     pub(super) fn may_open(&self, tenure: Tenure) -> bool {
         let newest = self.0[usize::from(tenure.shard.get())];
-        newest.ownership == Ownership::Free && tenure.generation > newest.generation
+        newest.ownership == Ownership::Free && tenure.generation > newest.owned.generation
     }
 
     /// Opens a tenure.
-    pub(super) fn open(&mut self, tenure: Tenure) {
-        *self.newest(tenure.shard) = Newest {
-            generation: tenure.generation,
+    pub(super) fn open(&mut self, shard: Shard, owned: Owned) {
+        *self.newest(shard) = Newest {
+            owned,
             ownership: Ownership::Open,
         };
     }
@@ -113,11 +133,16 @@ mod tests {
         };
         let mut tenures = Tenures::of_none();
         assert!(!tenures.may_open(tenure(0)) && tenures.may_open(tenure(4)));
-        tenures.open(tenure(4));
+        let owned = Owned {
+            generation: Generation(4),
+            floor: 70,
+        };
+        tenures.open(shard, owned);
+        assert_eq!(tenures.owned(shard), Some(owned));
         assert!(tenures.has(tenure(4)) && !tenures.has(tenure(3)));
         assert!(!tenures.may_open(tenure(5)), "it is open");
         assert!(tenures.close(shard) && !tenures.close(shard));
-        assert_eq!(tenures.generation(shard), None);
+        assert_eq!(tenures.owned(shard), None);
         assert!(tenures.is_closed(shard) && !tenures.may_open(tenure(5)));
         tenures.free(shard);
         assert!(
@@ -126,6 +151,6 @@ mod tests {
                 && !tenures.may_open(tenure(4))
         );
         assert!(tenures.may_open(tenure(5)));
-        assert_eq!(tenures.generation(Shard::of(&[0; 32])), None);
+        assert_eq!(tenures.owned(Shard::of(&[0; 32])), None);
     }
 }

@@ -22,11 +22,11 @@ use crate::error::{Error, Result};
 use crate::hydrating;
 use crate::ident::{Generation, Lsn, NamespaceNo, ObjectKey};
 use crate::limits::{MIN_SEGMENT_BYTES, PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
-use crate::log::Log;
 use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
 use crate::log::segment::FoundHeader;
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
+use crate::log::{LOG_DIR, Log};
 use crate::manifest::Manifest;
 use crate::open_files::OpenFiles;
 use crate::options::StoreOptions;
@@ -56,7 +56,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Re
     disk.create_dir_all(dir).map_err(failed)?;
     let lock = catalog::lock(&*disk, dir)?;
     restore_directory::must_be_finished(&*disk, dir)?;
-    let log_dir = dir.join("log");
+    let log_dir = dir.join(LOG_DIR);
     let mut manifest = manifest(&*disk, dir, &log_dir, &options)?;
     disk.create_dir_all(&log_dir).map_err(failed)?;
     prepare_objects(&*disk, dir, &manifest).map_err(failed)?;
@@ -235,7 +235,7 @@ fn take(
             let generation = Generation(manifest.epoch + 1);
             objects
                 .entry(key)
-                .or_insert_with(|| Arc::new(Object::new(key, generation, path)))
+                .or_insert_with(|| Arc::new(Object::new(key, generation.into(), path)))
         }
     };
     let mut pages = object.pages();

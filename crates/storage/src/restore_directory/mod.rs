@@ -32,6 +32,7 @@ use crate::catalog;
 use crate::disk::{Disk, sync_names};
 use crate::error::{Error, Result};
 use crate::limits::{LARGE_OBJECT_BYTES, MIN_SEGMENT_BYTES, PAGE_BYTES};
+use crate::log::LOG_DIR;
 use crate::log::segment::{Segment, SegmentHeader};
 use crate::manifest::{HydrationState, Manifest, Quarantine};
 use crate::options::StoreOptions;
@@ -274,7 +275,7 @@ fn leave_runs(old: &mut Manifest, how: &RestoreOptions) -> Result<()> {
 
 /// Begins the log where the manifest continues it: a missing log would be taken for a lost one.
 fn begin_log(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<()> {
-    let log_dir = dir.join("log");
+    let log_dir = dir.join(LOG_DIR);
     let failed = |error| {
         Error::io(
             format_args!("beginning the log in {}", log_dir.display()),

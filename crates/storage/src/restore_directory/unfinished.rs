@@ -8,6 +8,7 @@ use crate::archive::DIR;
 use crate::catalog::LOCK;
 use crate::disk::{Disk, OpenMode, sync_names};
 use crate::error::{Error, Result};
+use crate::log::LOG_DIR;
 use std::io;
 use std::path::Path;
 
@@ -71,7 +72,7 @@ pub(super) fn begin(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for name in ["MANIFEST", "MANIFEST.new"] {
         remove(disk, &dir.join(name))?;
     }
-    empty(disk, &dir.join("log"), 0)?;
+    empty(disk, &dir.join(LOG_DIR), 0)?;
     // By namespace, and the first byte of the ids.
     empty(disk, &dir.join("objects"), 2)
 }

@@ -1,7 +1,7 @@
 //! What another store has logged, checked once and found by shard.
 
 use crate::error::{Error, Result};
-use crate::ident::{Lsn, NamespaceNo, Shard};
+use crate::ident::{Lsn, Shard};
 use crate::log::part::{self, NoPart, PART_VERSION};
 use crate::log::record::{HEADER_BYTES, Header};
 use std::collections::BTreeMap;
@@ -10,13 +10,10 @@ use std::sync::Arc;
 
 /// A range of another store's log, which several claims can share: it is checked and divided by shard once.
 pub struct EarlierLog {
-    parts: Vec<Part>,
+    parts: Vec<Arc<[u8]>>,
     range: Option<(Lsn, Lsn)>,
     records: BTreeMap<Shard, Vec<Place>>,
-}
-
-struct Part {
-    bytes: Arc<[u8]>,
+    /// Those of the last part: each has those of the ones before.
     namespaces: Vec<String>,
 }
 
@@ -26,13 +23,8 @@ struct Place {
     at: usize,
 }
 
-/// A record.
-pub(super) struct Logged<'a> {
-    pub(super) header: Header,
-    pub(super) payload: &'a [u8],
-    /// Which part of the log it is in. Each has the numbers of its namespaces.
-    pub(super) part: usize,
-}
+/// A record with its payload.
+pub(super) type Record<'a> = (Header, &'a [u8]);
 
 impl EarlierLog {
     /// Takes the bytes of parts of the log ([`Store::log_part`](crate::Store::log_part)), in order. Computes checksums of all of them.
@@ -46,6 +38,7 @@ impl EarlierLog {
             parts: Vec::new(),
             range: None,
             records: BTreeMap::new(),
+            namespaces: Vec::new(),
         };
         for bytes in parts {
             log.add(bytes)?;
@@ -82,8 +75,8 @@ impl EarlierLog {
             read += header.length;
         }
         self.range = Some((first, content.end));
-        let namespaces = content.namespaces;
-        self.parts.push(Part { bytes, namespaces });
+        self.namespaces = content.namespaces;
+        self.parts.push(bytes);
         Ok(())
     }
 
@@ -106,36 +99,22 @@ impl EarlierLog {
         shard: Shard,
         since: Lsn,
         until: Lsn,
-    ) -> impl Iterator<Item = Logged<'_>> {
+    ) -> impl Iterator<Item = Record<'_>> {
         let places = self.records.get(&shard).into_iter().flatten();
         let records = places.filter_map(|place| self.record(place));
-        records.filter(move |record| (since..until).contains(&record.header.lsn))
+        records.filter(move |(header, _)| (since..until).contains(&header.lsn))
     }
 
-    fn record(&self, place: &Place) -> Option<Logged<'_>> {
-        let bytes = self.parts.get(place.part)?.bytes.get(place.at..)?;
+    fn record(&self, place: &Place) -> Option<Record<'_>> {
+        let bytes = self.parts.get(place.part)?.get(place.at..)?;
         let header = Header::read(bytes)?;
         let payload = bytes.get(HEADER_BYTES..header.length)?;
-        Some(Logged {
-            header,
-            payload,
-            part: place.part,
-        })
+        Some((header, payload))
     }
 
-    /// The unique key of a namespace by its number in a part of the log. Empty if it was deleted there.
-    pub(super) fn unique_key(&self, part: usize, number: NamespaceNo) -> Result<&str> {
-        let part = self.parts.get(part);
-        let place = (number.0 as usize).checked_sub(1);
-        let unique_key = part
-            .zip(place)
-            .and_then(|(part, place)| part.namespaces.get(place));
-        unique_key.map(String::as_str).ok_or_else(|| {
-            Error::damaged(format!(
-                "a record has the class number {}, which its part of the log does not name",
-                number.0
-            ))
-        })
+    /// The unique keys of the namespaces, by their numbers.
+    pub(super) fn namespaces(&self) -> &[String] {
+        &self.namespaces
     }
 }
 

@@ -1,15 +1,13 @@
 //! What the logs of a shard's earlier owners have of its objects.
 
 use super::ShardClaim;
-use super::earlier_log::{EarlierLog, Logged};
+use super::earlier_log::{EarlierLog, Record};
 use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ident::{Generation, Lsn, NamespaceNo, ObjectKey};
-use crate::log::record::Header;
+use crate::ident::{Lsn, ObjectKey};
 use crate::overlay::Object;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// The records of a shard between two positions of an earlier owner's log.
@@ -33,11 +31,8 @@ pub(super) struct Adopted {
     pub(super) alarm: Option<AlarmEntry>,
 }
 
-/// A record with its payload.
-type Record<'a> = (Header, &'a [u8]);
-
 impl Engine {
-    /// Reads what a claim inherits. Adds the namespaces that only earlier owners had, and changes nothing else.
+    /// Reads what a claim inherits. Adds the namespaces that only earlier owners knew, and changes nothing else.
     pub(super) fn read_inherited(&self, claim: &ShardClaim) -> Result<Vec<Adopted>> {
         let mut adopted = BTreeMap::new();
         for inherited in &claim.inherited {
@@ -67,24 +62,8 @@ impl Engine {
             since, until, log, ..
         } = inherited;
         log.must_cover(*since, *until)?;
-        let mut numbers = BTreeMap::new();
-        let mut records = Vec::new();
-        for Logged {
-            mut header,
-            payload,
-            part,
-        } in log.records_of(claim.shard, *since, *until)
-        {
-            let there = header.key.namespace;
-            let here = match numbers.entry((part, there)) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => *new.insert(self.number_of(log.unique_key(part, there)?)?),
-            };
-            // The class was deleted by the owner of the log.
-            let Some(here) = here else { continue };
-            header.key.namespace = here;
-            records.push((header, payload));
-        }
+        self.learn_namespaces(log.namespaces())?;
+        let records: Vec<_> = log.records_of(claim.shard, *since, *until).collect();
         for transaction in records.chunk_by(|(header, _), _| !header.last_part) {
             // The last one is not, if the log ends within it: it was never released.
             let is_complete = transaction.last().is_some_and(|(last, _)| last.last_part);
@@ -120,13 +99,13 @@ impl Engine {
         }
         let path = self.shared.catalog.object_path(first.key);
         let path = path.ok_or_else(|| {
-            Error::refused(format!(
-                "the class of the object {} is being deleted",
+            Error::damaged(format!(
+                "the object {} has a class that its part of the log does not name",
                 first.key
             ))
         })?;
         let adopted = adopted.entry(first.key).or_insert_with(|| Adopted {
-            object: Arc::new(Object::new(first.key, Generation(claim.generation), path)),
+            object: Arc::new(Object::new(first.key, claim.owned(), path)),
             alarm: None,
         });
         let mut pages = adopted.object.pages();
@@ -148,13 +127,5 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// The number here of a namespace of another store. `None` if it was deleted there.
-    fn number_of(&self, unique_key: &str) -> Result<Option<NamespaceNo>> {
-        match unique_key {
-            "" => Ok(None),
-            unique_key => self.namespace(unique_key).map(Some),
-        }
     }
 }

@@ -12,15 +12,17 @@
 
 mod earlier_log;
 mod inherited;
+mod namespaces;
 
 pub use earlier_log::EarlierLog;
 pub use inherited::Inherited;
+pub use namespaces::SharedNamespaces;
 
 use crate::disk::sync_names;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{Generation, Lsn, ObjectKey, Shard};
-use crate::log::tenures::Tenure;
+use crate::log::tenures::{Owned, Tenure};
 use crate::quarantine;
 use inherited::Adopted;
 
@@ -34,8 +36,20 @@ pub struct ShardClaim {
     pub generation: u32,
     /// The position of the claim in the store's own log, which is durable up to there. Every record of this tenure will be after it.
     pub since: Lsn,
+    /// How many bytes the logs of all earlier owners had: what each of their tenures was claimed with, and the position where it ended.
+    /// Commit numbers and timelines of objects that are created begin above it.
+    pub floor: u64,
     /// What earlier owners have logged and not archived, in the order of their generations.
     pub inherited: Vec<Inherited>,
+}
+
+impl ShardClaim {
+    fn owned(&self) -> Owned {
+        Owned {
+            generation: Generation(self.generation),
+            floor: self.floor,
+        }
+    }
 }
 
 impl Engine {
@@ -83,7 +97,7 @@ impl Engine {
         }
         self.objects
             .adopt(adopted.into_iter().map(|adopted| adopted.object));
-        self.shared.log.open_shard(tenure);
+        self.shared.log.open_shard(claim.shard, claim.owned());
         Ok(())
     }
 
@@ -164,7 +178,7 @@ impl Engine {
         Ok(())
     }
 
-    fn must_share(&self, to: &str) -> Result<()> {
+    pub(crate) fn must_share(&self, to: &str) -> Result<()> {
         if self.shared.options.claims_shards {
             return Ok(());
         }

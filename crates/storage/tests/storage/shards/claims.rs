@@ -3,9 +3,10 @@
 use super::world::{Node, SHARDS, id, options, shard};
 use crate::common::{DIR, manual};
 use abide_storage::{
-    AlarmRow, ArchiveOptions, EarlierLog, ErrorKind, Inherited, Lsn, ShardClaim, SimDisk, Store,
-    StoreOptions,
+    AlarmRow, ArchiveOptions, EarlierLog, ErrorKind, Inherited, Lsn, ShardClaim, SharedNamespaces,
+    SimDisk, Store, StoreOptions,
 };
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -107,6 +108,7 @@ fn generations_rise_and_claims_are_at_durable_positions() {
             shard: shard(NUMBER),
             generation,
             since: Lsn::from(since),
+            floor: 0,
             inherited: parts.iter().map(part).collect(),
         };
         heir.store().claim_shard(&claim).unwrap_err()
@@ -146,6 +148,7 @@ fn a_store_that_claims_shards_begins_in_an_empty_directory() {
         options().archive(ArchiveOptions::default()),
         options().max_bytes(Some(1 << 20)),
         options().await_copy(false),
+        options().shared_namespaces(None),
     ] {
         let error = open(&SimDisk::new(), wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input, "{error}");
@@ -179,6 +182,33 @@ fn a_transaction_that_was_shipped_in_part_is_not_adopted() {
         let db = heir.open("Left", id(NUMBER, 1)).unwrap();
         assert_eq!(db.kv_get("k").unwrap().unwrap(), [1; 100], "{shipped}");
     }
+}
+
+/// Namespaces of which another store has another order.
+struct OtherOrder;
+
+impl SharedNamespaces for OtherOrder {
+    fn with(&self, unique_key: &str) -> io::Result<Vec<String>> {
+        Ok(["Left by none", unique_key].map(str::to_owned).to_vec())
+    }
+}
+
+#[test]
+fn a_log_with_other_numbers_of_classes_is_not_adopted() {
+    let (_, inherited) = left();
+    let other = options().shared_namespaces(Some(Arc::new(OtherOrder) as Arc<_>));
+    let heir = Store::open(Arc::new(SimDisk::new()), Path::new(DIR), other).unwrap();
+    heir.namespace("Another").unwrap();
+    let claim = ShardClaim {
+        shard: shard(NUMBER),
+        generation: 2,
+        since: Lsn::ZERO,
+        floor: 0,
+        inherited: vec![inherited],
+    };
+    let error = heir.claim_shard(&claim).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("has lost commits"), "{error}");
 }
 
 #[test]

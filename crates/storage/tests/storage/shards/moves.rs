@@ -3,8 +3,8 @@
 use super::world::{Node, SHARDS, id, options, shard};
 use crate::common::manual;
 use abide_storage::{
-    AlarmRow, AlarmState, BegunAttempt, ErrorKind, Isolation, Lsn, ObjectKey, RealDisk, ShardClaim,
-    SimDisk, Store,
+    AlarmRow, AlarmState, BegunAttempt, Bookmark, ClockTime, ErrorKind, Isolation, Lsn, ObjectKey,
+    RealDisk, ShardClaim, SimDisk, Store,
 };
 use std::sync::Arc;
 
@@ -26,8 +26,6 @@ fn get(node: &Node, id: [u8; 32]) -> Option<Vec<u8>> {
 fn a_shard_moves_with_its_objects_and_comes_back() {
     let [number, other, _] = SHARDS;
     let (mut a, mut b) = (Node::start(), Node::start());
-    // Namespaces have other numbers there.
-    b.store().namespace("Another").unwrap();
     a.claim(number, 1, Vec::new()).unwrap();
     a.claim(other, 1, Vec::new()).unwrap();
     put(&mut a, id(number, 1), b"first");
@@ -231,16 +229,98 @@ fn bookmarks_rise_from_owner_to_owner() {
 }
 
 #[test]
+fn numbers_of_a_new_life_are_above_those_in_other_logs() {
+    let number = SHARDS[0];
+    let (mut a, mut b) = (Node::start(), Node::start());
+    a.claim(number, 1, Vec::new()).unwrap();
+    put(&mut a, id(number, 2), &[1; 90_000]);
+    put(&mut a, id(number, 1), b"first");
+    let first = |node: &Node| {
+        let db = node.open(CLASS, id(number, 1)).unwrap();
+        (db.timeline().unwrap().id, db.bookmark())
+    };
+    let (timeline, bookmark) = first(&a);
+    let db = a.open(CLASS, id(number, 1)).unwrap();
+    db.delete_all().unwrap();
+    db.commit().unwrap();
+    drop(db);
+    a.ship();
+    let until = a.give_up(number);
+
+    let left = a.inherited(1, Lsn::ZERO, until);
+    b.claim_above(until.get(), number, 2, vec![left]).unwrap();
+    assert_eq!(get(&b, id(number, 1)), None);
+    put(&mut b, id(number, 1), b"second");
+    assert!(b.shipped < until, "its log is shorter");
+    let (timeline_anew, bookmark_anew) = first(&b);
+    assert!(timeline_anew > timeline && timeline_anew.position() > timeline.position());
+    assert!(bookmark_anew.to_string() > bookmark.to_string());
+    // The third part of a bookmark is the number of its commit.
+    let commit = |bookmark: &Bookmark| {
+        let text = bookmark.to_string();
+        let commit = text.split('-').nth(2).unwrap();
+        u32::from_str_radix(commit, 16).unwrap()
+    };
+    assert!(commit(&bookmark_anew) > commit(&bookmark));
+}
+
+#[test]
+fn a_wait_ends_at_the_same_moment_wherever_its_shard_is() {
+    let number = SHARDS[0];
+    let key = |node: &Node| ObjectKey {
+        namespace: node.store().namespace(CLASS).unwrap(),
+        id: id(number, 1),
+    };
+    let ends = |node: &Node| {
+        let db = node.open(CLASS, id(number, 1)).unwrap();
+        let set_back = node.store().alarms().set_back();
+        let entry = node.store().alarms().get(key(node)).unwrap();
+        let row = db.alarm().unwrap().unwrap();
+        assert_eq!(entry.due_at(set_back), row.scheduled_at(set_back));
+        entry.due_at(set_back)
+    };
+    let (mut a, mut b) = (Node::start(), Node::start());
+    // The clock of `a` is 700 ms ahead of the shared one, that of `b` is 400 ms behind it.
+    a.store().share_clock(-700).unwrap();
+    b.store().share_clock(400).unwrap();
+    a.claim(number, 1, Vec::new()).unwrap();
+    let now = ClockTime {
+        unix_millis: 50_700,
+        set_back: -700,
+    };
+    let db = a.open(CLASS, id(number, 1)).unwrap();
+    db.set_alarm(Some(&AlarmRow::set(60_700, true, now)))
+        .unwrap();
+    db.commit().unwrap();
+    drop(db);
+    a.ship();
+    assert_eq!(ends(&a), 60_700);
+    let until = a.give_up(number);
+    b.claim(number, 2, vec![a.inherited(1, Lsn::ZERO, until)])
+        .unwrap();
+    assert_eq!(ends(&b), 59_600);
+    let until = b.give_up(number);
+    let parts = vec![
+        a.inherited(1, Lsn::ZERO, a.shipped),
+        b.inherited(2, Lsn::ZERO, until),
+    ];
+    a.claim(number, 3, parts).unwrap();
+    assert_eq!(ends(&a), 60_700);
+}
+
+#[test]
 fn shard_calls_need_claims_shards() {
     let store = manual(&SimDisk::new());
     let claim = ShardClaim {
         shard: shard(1),
         generation: 9,
         since: Lsn::ZERO,
+        floor: 0,
         inherited: Vec::new(),
     };
     for error in [
         store.claim_shard(&claim).unwrap_err(),
+        store.share_clock(1).unwrap_err(),
         store.close_shard(shard(1)).unwrap_err(),
         store.forget_shard(shard(1)).unwrap_err(),
     ] {
@@ -271,6 +351,7 @@ fn a_shard_is_forgotten_whichever_directories_there_are() {
             shard: self::shard(shard),
             generation: 1,
             since: Lsn::ZERO,
+            floor: 0,
             inherited: Vec::new(),
         };
         store.claim_shard(&claim).unwrap();

@@ -3,10 +3,11 @@
 use crate::common::DIR;
 use abide_storage::{
     ArchiveOptions, EarlierLog, Inherited, Lsn, ObjectDb, ObjectKey, Result, Shard, ShardClaim,
-    SimDisk, Store, StoreOptions,
+    SharedNamespaces, SimDisk, Store, StoreOptions,
 };
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Two shards that share a directory, and one that does not.
 pub(super) const SHARDS: [u16; 3] = [4, 5, 900];
@@ -102,11 +103,23 @@ impl Node {
         generation: u32,
         inherited: Vec<Inherited>,
     ) -> Result<Lsn> {
+        self.claim_above(0, number, generation, inherited)
+    }
+
+    /// The same, after tenures in logs with this many bytes.
+    pub(super) fn claim_above(
+        &self,
+        floor: u64,
+        number: u16,
+        generation: u32,
+        inherited: Vec<Inherited>,
+    ) -> Result<Lsn> {
         let since = self.shipped;
         let claim = ShardClaim {
             shard: shard(number),
             generation,
             since,
+            floor,
             inherited,
         };
         self.store().claim_shard(&claim).map(|()| since)
@@ -122,10 +135,26 @@ impl Node {
     }
 }
 
+/// Those of all stores of all tests.
+struct AllNamespaces;
+
+static NAMESPACES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl SharedNamespaces for AllNamespaces {
+    fn with(&self, unique_key: &str) -> io::Result<Vec<String>> {
+        let mut all = NAMESPACES.lock().unwrap();
+        if !all.iter().any(|key| key == unique_key) {
+            all.push(unique_key.to_owned());
+        }
+        Ok(all.clone())
+    }
+}
+
 pub(super) fn options() -> StoreOptions {
     StoreOptions::small()
         .manual(true)
         .claims_shards(true)
+        .shared_namespaces(Some(Arc::new(AllNamespaces) as Arc<_>))
         .await_copy(true)
         .archive(ArchiveOptions::default().enabled(false))
 }

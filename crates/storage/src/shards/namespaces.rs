@@ -1,0 +1,40 @@
+//! The numbers of namespaces, which all stores that share objects have in common: bookmarks and logs contain them.
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use std::io;
+
+/// The namespaces of stores that share objects, where all of them can find and add one.
+pub trait SharedNamespaces: Send + Sync {
+    /// The unique keys of all namespaces in the order of their numbers, this one among them. If it is new, it comes after all others, and is
+    /// durable when this returns. Keys are only ever added.
+    ///
+    /// # Errors
+    /// It is not certain that the namespace exists. It can be asked for again.
+    fn with(&self, unique_key: &str) -> io::Result<Vec<String>>;
+}
+
+impl Engine {
+    /// Takes the namespaces that another store knew, or that all of them share: this store knows them, or some of them and no others.
+    ///
+    /// # Errors
+    /// One has another number here.
+    pub(crate) fn learn_namespaces(&self, shared: &[String]) -> Result<()> {
+        let own = &self.shared.catalog.current().namespaces;
+        let differ = own.iter().zip(shared).find(|(own, other)| own != other);
+        if let Some((own, other)) = differ {
+            return Err(Error::refused(format!(
+                "the class `{own}` has the number that other stores use for `{other}`: what they share has lost commits"
+            )));
+        }
+        if shared.len() <= own.len() {
+            return Ok(());
+        }
+        self.shared.publish(|manifest| {
+            let known = manifest.namespaces.len();
+            manifest
+                .namespaces
+                .extend(shared.iter().skip(known).cloned());
+        })
+    }
+}
