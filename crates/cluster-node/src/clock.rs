@@ -8,5 +8,6 @@ use rustix::time::{ClockId, clock_gettime};
 /// hypervisor suspends the whole machine.
 pub fn now() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
-    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(time.tv_sec.cast_unsigned(), nanos)
 }

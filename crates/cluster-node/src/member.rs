@@ -111,13 +111,7 @@ impl Member {
 
     /// Whether it serves a shard: objects of others cannot be opened.
     pub fn serves(&self, shard: Shard) -> bool {
-        self.tenancy(&self.shared.session(), shard).is_some()
-    }
-
-    fn tenancy(&self, session: &Session, shard: Shard) -> Option<Tenancy> {
-        let tenure = session.tenures().get(shard)?;
-        let generation = tenure.generation;
-        (tenure.state == State::Serving).then_some(Tenancy { shard, generation })
+        tenancy(&self.shared.session(), shard).is_some()
     }
 
     /// How many shards it serves.
@@ -134,7 +128,7 @@ impl Member {
     /// can still be read when its shard was given away.
     pub fn may_release(&self, shard: Shard, computed: Duration) -> bool {
         let (session, reads) = (self.shared.session(), self.shared.reads);
-        let is_owner = self.tenancy(&session, shard).is_some() && self.end().is_none();
+        let is_owner = tenancy(&session, shard).is_some() && self.end().is_none();
         is_owner && session.may_release(computed, reads, clock::now())
     }
 
@@ -143,7 +137,7 @@ impl Member {
     /// forgotten after that.
     pub fn give(&self, shard: Shard, to: SessionId) -> bool {
         let mut session = self.shared.session();
-        let Some(tenancy) = self.tenancy(&session, shard) else {
+        let Some(tenancy) = tenancy(&session, shard) else {
             return false;
         };
         let until = match self.shared.store.close_shard(storage_shard(shard)) {
@@ -185,6 +179,13 @@ impl Drop for Member {
             let _ = thread.join();
         }
     }
+}
+
+/// The tenure in which a session serves a shard, if it does.
+fn tenancy(session: &Session, shard: Shard) -> Option<Tenancy> {
+    let tenure = session.tenures().get(shard)?;
+    let generation = tenure.generation;
+    (tenure.state == State::Serving).then_some(Tenancy { shard, generation })
 }
 
 async fn talk_and_adopt(shared: Arc<Shared>) {

@@ -79,15 +79,14 @@ impl Shared {
 
     /// Ends the member: nothing is acknowledged any more. The first end counts.
     pub(crate) fn end(&self, end: End) {
+        let why = end.to_string();
         let is_first = self.end.send_if_modified(|known| {
             let is_first = known.is_none();
-            if is_first {
-                *known = Some(end.clone());
-            }
+            known.get_or_insert(end);
             is_first
         });
         if is_first {
-            self.store.fail(&end.to_string());
+            self.store.fail(&why);
         }
     }
 

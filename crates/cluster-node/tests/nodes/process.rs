@@ -148,7 +148,8 @@ fn execute(member: &Member, open: &mut BTreeMap<Shard, ObjectDb>, task: &Task) -
     }
 }
 
-fn id(shard: Shard) -> [u8; 32] {
+/// The id of the object of a shard.
+pub(crate) fn id(shard: Shard) -> [u8; 32] {
     let mut id = [7; 32];
     [id[0], id[1]] = (shard.0 << 6).to_be_bytes();
     id

@@ -37,14 +37,13 @@ fn others_take_over_what_a_lost_machine_has_taken_over_from_another() {
         cluster.until_whole(PATIENCE);
         add_to_all(&cluster, lost as u64 + 2);
     }
-    let last = &cluster.machines[2];
-    let mut client = last.connect().unwrap();
+    let mut client = cluster.machines[2].connect().unwrap();
     for shard in 0..SHARDS {
         let answer = client.list(&format!("read {shard}")).unwrap();
-        let Answer::List(_, list) = answer else {
+        let Answer::List(_, values) = answer else {
             panic!("shard {shard} is not served")
         };
-        assert_eq!(list, [1, 2, 3], "shard {shard}");
+        assert_eq!(values, [1, 2, 3], "shard {shard}");
     }
 }
 
@@ -54,12 +53,12 @@ fn a_log_that_cannot_be_read_delays_only_the_shards_that_need_it() {
     let cluster = Cluster::start(2);
     cluster.until_whole(PATIENCE);
     add_to_all(&cluster, 1);
-    let [lost, other] = &cluster.machines[..] else {
+    let [ends, other] = &cluster.machines[..] else {
         panic!("two machines")
     };
     let Status {
         session, shards, ..
-    } = lost.status().unwrap();
+    } = ends.status().unwrap();
     let rename = |from: &str, to: &str| {
         for half in 0..2 {
             let table = format!("log_{:032x}_{half}", session.nonce);
@@ -69,7 +68,7 @@ fn a_log_that_cannot_be_read_delays_only_the_shards_that_need_it() {
         }
     };
     rename("", "_hidden");
-    lost.switch_off();
+    ends.switch_off();
     let begun = Instant::now();
     while other.status().is_none_or(|of| of.unserved != shards) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", other.status());

@@ -233,7 +233,7 @@ fn numbers_of_a_new_life_are_above_those_in_other_logs() {
     let number = SHARDS[0];
     let (mut a, mut b) = (Node::start(), Node::start());
     a.claim(number, 1, Vec::new()).unwrap();
-    put(&mut a, id(number, 2), &[1; 90_000]);
+    put(&mut a, id(number, 2), &vec![1; 90_000]);
     put(&mut a, id(number, 1), b"first");
     let first = |node: &Node| {
         let db = node.open(CLASS, id(number, 1)).unwrap();

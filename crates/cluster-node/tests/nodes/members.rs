@@ -1,0 +1,131 @@
+//! Members in one process.
+
+use std::{
+    sync::Mutex,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use abide_cluster::{Ended, Reads, Shard};
+use abide_cluster_node::{End, Home, JoinError, Member, now};
+use abide_cluster_postgres::{Accept, Database};
+use abide_harness::Postgres;
+use abide_storage::{ErrorKind, ObjectDb, ObjectKey, StoreOptions};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::process::id;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const SHARD: Shard = Shard(77);
+
+struct World {
+    database: Database,
+    runtime: Runtime,
+    dir: TempDir,
+    _postgres: Mutex<Postgres>,
+}
+
+impl World {
+    fn start() -> Self {
+        let postgres = Postgres::start();
+        let database = Database::new(&postgres.address(), Accept::Local).unwrap();
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(database.init()).unwrap();
+        Self {
+            database,
+            runtime,
+            dir: TempDir::new().unwrap(),
+            _postgres: Mutex::new(postgres),
+        }
+    }
+
+    fn home(&self, name: &str) -> Home {
+        Home::open(&self.dir.path().join(name)).unwrap()
+    }
+
+    fn join(&self, home: Home) -> Result<Member, JoinError> {
+        let options = StoreOptions::small();
+        Member::join(home, self.database.clone(), options, Reads::Leased)
+    }
+}
+
+fn until(what: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < PATIENCE, "it does not happen");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn open(member: &Member) -> ObjectDb {
+    let namespace = member.store().namespace("Opened").unwrap();
+    let id = id(SHARD);
+    member
+        .store()
+        .open_object(ObjectKey { namespace, id })
+        .unwrap()
+}
+
+fn put(member: &Member, db: &ObjectDb, value: &[u8]) {
+    db.kv_put("k", value).unwrap();
+    let end = db.commit().unwrap().unwrap();
+    until(|| member.store().durable() >= end);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn what_is_read_of_a_shard_that_was_given_away_is_not_shown() {
+    let world = World::start();
+    let old = world.join(world.home("old")).unwrap();
+    until(|| old.serves(SHARD));
+    let new = world.join(world.home("new")).unwrap();
+    let stale = open(&old);
+    put(&old, &stale, b"first");
+    assert!(old.may_release(SHARD, now()));
+
+    assert!(old.give(SHARD, new.session()));
+    assert!(!old.serves(SHARD) && !old.give(SHARD, new.session()));
+    until(|| new.serves(SHARD));
+    let db = open(&new);
+    assert_eq!(db.kv_get("k").unwrap().unwrap(), b"first");
+    put(&new, &db, b"second");
+    // Its object is still open, and its lease is held.
+    assert_eq!(stale.kv_get("k").unwrap().unwrap(), b"first");
+    assert!(!old.may_release(SHARD, now()) && old.may_release(Shard(78), now()));
+    stale.kv_put("k", b"third").unwrap();
+    assert_eq!(stale.commit().unwrap_err().kind(), ErrorKind::Moved);
+
+    // It comes back once the object is closed.
+    drop(stale);
+    drop(db);
+    assert!(new.give(SHARD, old.session()));
+    until(|| old.serves(SHARD));
+    assert_eq!(open(&old).kv_get("k").unwrap().unwrap(), b"second");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_member_that_is_fenced_acknowledges_nothing_more() {
+    let world = World::start();
+    let mut home = world.home("one");
+    let id = home.id();
+    let member = world.join(home).unwrap();
+    until(|| member.serves(SHARD));
+    let db = open(&member);
+    put(&member, &db, b"first");
+    // A later start of the same directory.
+    let begun = world.database.begin(id, 9, 9);
+    world.runtime.block_on(begun).unwrap().unwrap();
+    db.kv_put("k", b"second").unwrap();
+    let late = db.commit().unwrap().unwrap();
+    until(|| member.end().is_some());
+    assert_eq!(member.end(), Some(End::Session(Ended::Fenced)));
+    assert!(member.store().durable() < late && member.store().failed());
+    assert!(!member.may_release(SHARD, Duration::ZERO));
+    drop(db);
+    drop(member);
+    home = world.home("one");
+    let error = world.join(home).unwrap_err();
+    assert!(matches!(error, JoinError::Copied(_)), "{error}");
+}
