@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod bank;
 pub(crate) mod budget;
 pub(crate) mod cbor;
+pub(crate) mod cluster;
 pub(crate) mod cluster_log;
 pub(crate) mod cold_start;
 pub(crate) mod commits;

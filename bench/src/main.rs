@@ -91,6 +91,8 @@ enum Bench {
     Backup(benches::backup::Options),
     /// (w) Durable appends to a cluster's log in `PostgreSQL`, beside a plain `INSERT`.
     ClusterLog(benches::cluster_log::Options),
+    /// (x) A member of a cluster: commits, beside one node and `PostgreSQL` alone, and takeovers.
+    Cluster(benches::cluster::Options),
     /// Child process of a benchmark; not for direct use.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -114,6 +116,7 @@ fn main() -> Result<()> {
         Bench::Archive(options) => benches::archive::run(&context, &options),
         Bench::Backup(options) => benches::backup::run(&context, &options),
         Bench::ClusterLog(options) => benches::cluster_log::run(&context, &options),
+        Bench::Cluster(options) => benches::cluster::run(&context, &options),
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Outbox(options) => benches::outbox::run(&context, &options),
         Bench::OutboxHttp(options) => benches::outbox_http::run(&context, &options),

@@ -78,7 +78,7 @@ async fn append(shared: &Shared, group: &LogPart) -> bool {
     let is_durable = {
         let mut session = shared.session();
         session.answered(Connection::Lane, outcome, clock::now());
-        shared.note_end(&session);
+        shared.note(&session);
         session.ended().is_none() && session.durable() >= Lsn(group.end.get())
     };
     if !is_known {

@@ -10,7 +10,10 @@ use std::{
 use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, State, Tenancy};
 use abide_cluster_postgres::Database;
 use abide_storage::{ArchiveOptions, LOG_DIR, RealDisk, SharedNamespaces, Store, StoreOptions};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+};
 use tracing::{error, info};
 
 use crate::{
@@ -130,6 +133,12 @@ impl Member {
         let (session, reads) = (self.shared.session(), self.shared.reads);
         let is_owner = tenancy(&session, shard).is_some() && self.end().is_none();
         is_owner && session.may_release(computed, reads, clock::now())
+    }
+
+    /// When the lease ends, by [`now`](crate::now) in milliseconds, and 0 without a lease and after the end of the member. It changes
+    /// with each renewal. Until then, whatever the objects of this member's shards say is right.
+    pub fn leases(&self) -> watch::Receiver<u64> {
+        self.shared.leases()
     }
 
     /// Closes a shard in the log, and gives it to another session in the background. Returns false if the member does not serve it. If the

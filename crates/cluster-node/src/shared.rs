@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) lines: Lines,
     pub(crate) reads: Reads,
     end: watch::Sender<Option<End>>,
+    /// When the lease ends that is known, in milliseconds. 0 once the member has ended.
+    leased_until: watch::Sender<u64>,
     /// There may be something to say.
     pub(crate) to_say: Notify,
     /// There may be something to adopt or to forget.
@@ -59,6 +61,7 @@ impl Shared {
             database,
             reads,
             end: watch::Sender::new(None),
+            leased_until: watch::Sender::new(0),
             to_say: Notify::new(),
             to_adopt: Notify::new(),
             _home: home,
@@ -86,6 +89,7 @@ impl Shared {
             is_first
         });
         if is_first {
+            self.leased_until.send_replace(0);
             self.store.fail(&why);
         }
     }
@@ -101,11 +105,20 @@ impl Shared {
         ended.ok().and_then(|end| end.clone()).unwrap_or(End::Left)
     }
 
-    /// Ends the member if its session has ended.
-    pub(crate) fn note_end(&self, session: &Session) {
+    /// Takes over what an answer has changed: the end of the session, or of its lease.
+    pub(crate) fn note(&self, session: &Session) {
         if let Some(ended) = session.ended() {
             self.end(End::Session(ended));
         }
+        let until = session.leased_until().filter(|_| self.ended().is_none());
+        let until = until.map_or(0, |until| until.as_millis() as u64);
+        self.leased_until
+            .send_if_modified(|known| std::mem::replace(known, until) != until);
+    }
+
+    /// The end of the lease, by [`now`](crate::now) in milliseconds, whenever it changes.
+    pub(crate) fn leases(&self) -> watch::Receiver<u64> {
+        self.leased_until.subscribe()
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn run(shared: Arc<Shared>, connection: Connection) {
         {
             let mut session = shared.session();
             session.answered(connection, outcome, clock::now());
-            shared.note_end(&session);
+            shared.note(&session);
         }
         shared.to_adopt.notify_one();
     }

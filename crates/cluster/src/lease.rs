@@ -52,9 +52,14 @@ impl Lease {
         self.proven = self.proven.max(Some(sent));
     }
 
+    /// No other session can have fenced this one before this time.
+    pub fn until(&self) -> Option<Duration> {
+        self.renewed.map(|sent| sent + LEASE)
+    }
+
     /// Whether no other session can have fenced this one.
     pub fn is_held(&self, now: Duration) -> bool {
-        self.renewed.is_some_and(|sent| now < sent + LEASE)
+        self.until().is_some_and(|until| now < until)
     }
 
     /// Whether a reply may leave. `computed` is read from the clock after the reply was computed, and `now` after that. A reply that may

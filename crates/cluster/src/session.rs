@@ -103,6 +103,11 @@ impl Session {
         self.ended.is_none() && self.lease.may_release(computed, reads, now)
     }
 
+    /// No other session can have fenced this one before this time.
+    pub fn leased_until(&self) -> Option<Duration> {
+        self.lease.until().filter(|_| self.ended.is_none())
+    }
+
     /// The shards that it owns.
     pub fn tenures(&self) -> &Tenures {
         &self.tenures

@@ -151,9 +151,9 @@ pub use abide_runtime::{
     CutListing, CutPosition, DormantPage, DurableObject, Encoding, Env, Error, ErrorKind, Event,
     Fetching, ForkTarget, FoundObject, Instance, JsonResult, ListedObject, LocalFuture, Moment,
     Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId,
-    ObjectPage, Outbound, PutOptions, QuarantineListing, Registrar, Released, Remote, Reply,
-    Request, Response, Result, Row, Rows, ScheduledTime, Snapshot, Sql, StallCause, Storage, Stub,
-    Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, random, socket,
+    ObjectPage, Outbound, OutputLease, PutOptions, QuarantineListing, Registrar, Released, Remote,
+    Reply, Request, Response, Result, Row, Rows, ScheduledTime, Snapshot, Sql, StallCause, Storage,
+    Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{

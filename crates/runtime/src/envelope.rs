@@ -20,7 +20,7 @@ use crate::{
     census::Census,
     chain::Link,
     creator::Creator,
-    gate::{Egress, Lane, Released},
+    gate::{Lane, Released},
     limits::{
         EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,
     },
@@ -145,7 +145,7 @@ impl Mailbox {
     pub(crate) fn new(
         channel: mpsc::UnboundedSender<Message>,
         drain: Arc<Drain>,
-        egress: Arc<Egress>,
+        lane: Lane,
         memory: &MemoryBudget,
         workers: usize,
     ) -> Self {
@@ -160,7 +160,7 @@ impl Mailbox {
             backlog: Backlog::default(),
             gated: AtomicUsize::new(0),
             drain,
-            lane: Lane::new(egress),
+            lane,
             watch: PollWatch::default(),
             counters: Counters::default(),
         }

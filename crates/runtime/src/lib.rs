@@ -148,7 +148,7 @@ pub use crate::{
     exports::{CutListing, CutPosition, ListedObject},
     find::FoundObject,
     fork::ForkTarget,
-    gate::Released,
+    gate::{OutputLease, Released},
     handover::handed_over,
     id::ObjectId,
     instance::{Instance, LocalFuture},

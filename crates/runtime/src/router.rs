@@ -168,6 +168,11 @@ impl Router {
         }
     }
 
+    /// Releases what has waited for the lease.
+    pub(crate) fn lease_regained(&self) {
+        self.log_moved(Progress::Durable(self.store.durable()));
+    }
+
     /// Called on the log's writer thread. All listeners are notified even if code of the program panics.
     fn log_moved(&self, progress: Progress) {
         match progress {

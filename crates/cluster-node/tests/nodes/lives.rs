@@ -48,11 +48,17 @@ fn trouble(cluster: &Cluster, rng: &mut Rng) {
             rng.f64()
         )),
         16..18 => {
-            let table = rng.choice(["lane", "session", "shard"]).unwrap();
-            cluster.sql(&format!(
+            let table = rng.choice(["lane", "lane", "session", "shard"]).unwrap();
+            let hold = format!(
                 "begin; select from abide_cluster.{table} for update; select pg_sleep({}); commit",
                 rng.f64() * 3.0
-            ));
+            );
+            thread::scope(|scope| {
+                scope.spawn(|| cluster.sql(&hold));
+                // While nothing can be appended, or that would have gone unnoticed.
+                sleep(Duration::from_millis(rng.u64(100..1_500)));
+                machine.kill();
+            });
         }
         18 => {
             let mut postgres = cluster.postgres.lock().unwrap();

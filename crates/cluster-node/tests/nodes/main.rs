@@ -5,5 +5,6 @@
 mod cluster;
 mod lives;
 mod members;
+mod objects;
 mod process;
 mod takeover;

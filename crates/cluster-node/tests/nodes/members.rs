@@ -19,15 +19,16 @@ use crate::process::id;
 const PATIENCE: Duration = Duration::from_mins(1);
 const SHARD: Shard = Shard(77);
 
-struct World {
+/// A server, and the directories of members.
+pub(crate) struct World {
     database: Database,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     dir: TempDir,
-    _postgres: Mutex<Postgres>,
+    pub(crate) postgres: Mutex<Postgres>,
 }
 
 impl World {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let postgres = Postgres::start();
         let database = Database::new(&postgres.address(), Accept::Local).unwrap();
         let runtime = Runtime::new().unwrap();
@@ -36,21 +37,21 @@ impl World {
             database,
             runtime,
             dir: TempDir::new().unwrap(),
-            _postgres: Mutex::new(postgres),
+            postgres: Mutex::new(postgres),
         }
     }
 
-    fn home(&self, name: &str) -> Home {
+    pub(crate) fn home(&self, name: &str) -> Home {
         Home::open(&self.dir.path().join(name)).unwrap()
     }
 
-    fn join(&self, home: Home) -> Result<Member, JoinError> {
+    pub(crate) fn join(&self, home: Home) -> Result<Member, JoinError> {
         let options = StoreOptions::small();
         Member::join(home, self.database.clone(), options, Reads::Leased)
     }
 }
 
-fn until(what: impl Fn() -> bool) {
+pub(crate) fn until(what: impl Fn() -> bool) {
     let begun = Instant::now();
     while !what() {
         assert!(begun.elapsed() < PATIENCE, "it does not happen");
@@ -102,6 +103,34 @@ fn what_is_read_of_a_shard_that_was_given_away_is_not_shown() {
     assert!(new.give(SHARD, old.session()));
     until(|| old.serves(SHARD));
     assert_eq!(open(&old).kv_get("k").unwrap().unwrap(), b"second");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_commit_is_acknowledged_once_the_database_has_it() {
+    let world = World::start();
+    let member = world.join(world.home("one")).unwrap();
+    until(|| member.serves(SHARD));
+    let db = open(&member);
+    put(&member, &db, b"first");
+    let address = world.postgres.lock().unwrap().address();
+    let admin = world.runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&address, tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let lock = "begin; select from abide_cluster.lane for update";
+        client.batch_execute(lock).await.unwrap();
+        client
+    });
+    db.kv_put("k", b"second").unwrap();
+    let end = db.commit().unwrap().unwrap();
+    until(|| member.store().durable_here() >= end);
+    sleep(Duration::from_millis(300));
+    assert!(member.store().durable() < end);
+    let unlock = admin.batch_execute("commit");
+    world.runtime.block_on(unlock).unwrap();
+    until(|| member.store().durable() >= end);
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Model {
         let disk = SimDisk::new();
         let options = StoreOptions::small().manual(true);
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
-        let lane = Arc::new(Lane::new(Egress::new()));
+        let lane = Arc::new(Lane::new(Egress::new(), None));
         let key = ObjectKey {
             namespace: store.namespace("model").unwrap(),
             id: [1; 32],

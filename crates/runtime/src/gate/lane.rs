@@ -20,7 +20,7 @@ use std::{
 
 use abide_storage::{Lsn, Store};
 
-use super::{Departure, Egress, EgressTask};
+use super::{Departure, Egress, EgressTask, OutputLease};
 use crate::{
     Error,
     sync::{
@@ -33,6 +33,8 @@ use crate::{
 /// The output gate of one worker's objects.
 pub(crate) struct Lane {
     egress: Arc<Egress>,
+    /// None on a node that shares its objects with no other.
+    lease: Option<Arc<dyn OutputLease>>,
     held: Mutex<Held>,
     /// Serializes releases, to keep the order of departures between the worker and the log's writer.
     releasing: Mutex<()>,
@@ -51,9 +53,10 @@ struct Held {
 }
 
 impl Lane {
-    pub(crate) fn new(egress: Arc<Egress>) -> Self {
+    pub(crate) fn new(egress: Arc<Egress>, lease: Option<Arc<dyn OutputLease>>) -> Self {
         Self {
             egress,
+            lease,
             held: Mutex::default(),
             releasing: Mutex::default(),
             released: AtomicU64::default(),
@@ -70,8 +73,8 @@ impl Lane {
         last_held: &Cell<Lsn>,
         departure: Departure,
     ) {
-        let durable = lsn <= store.durable();
-        if durable && last_held.get().get() <= self.released.load(Ordering::Acquire) {
+        let may_leave = lsn <= store.durable() && self.may_show();
+        if may_leave && last_held.get().get() <= self.released.load(Ordering::Acquire) {
             if let Some(task) = self.release(departure) {
                 self.egress.run_here(task);
             }
@@ -103,10 +106,18 @@ impl Lane {
         }
     }
 
-    /// Releases everything up to `durable`.
+    /// Returns whether the node's lease is held, or needs none.
+    fn may_show(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.is_held())
+    }
+
+    /// Releases everything up to `durable`, unless the lease is not held.
     pub(crate) fn release_through(&self, durable: Lsn) {
         // Pairs with the one in `depart`.
         fence(Ordering::SeqCst);
+        if !self.may_show() {
+            return;
+        }
         if self.count.load(Ordering::Acquire) > 0 {
             let _order = self.order();
             loop {
@@ -198,7 +209,41 @@ mod tests {
     use super::{super::Released, *};
 
     fn lane() -> Lane {
-        Lane::new(Egress::new())
+        Lane::new(Egress::new(), None)
+    }
+
+    #[derive(Default)]
+    struct Lease(std::sync::atomic::AtomicBool);
+
+    impl OutputLease for Lease {
+        fn is_held(&self) -> bool {
+            self.0.load(Ordering::Acquire)
+        }
+    }
+
+    #[test]
+    fn what_is_durable_waits_for_the_lease() {
+        let (store, lsn) = store_with_a_write();
+        let lease = Arc::new(Lease::default());
+        let lane = Lane::new(Egress::new(), Some(Arc::clone(&lease) as Arc<_>));
+        let last_held = Cell::default();
+        let mut arriving = Vec::new();
+        for lsn in [Lsn::ZERO, lsn] {
+            let (departure, arrived) = departure();
+            lane.depart(&store, lsn, &last_held, departure);
+            arriving.push(arrived);
+        }
+        assert!(store.write_group());
+        lane.release_through(store.durable());
+        assert!(arriving.iter_mut().all(|of| of.try_recv().is_err()));
+        assert_eq!(lane.len(), 2);
+        lease.0.store(true, Ordering::Release);
+        // It arrives after those that wait.
+        let (third, mut arrived) = departure();
+        lane.depart(&store, lsn, &last_held, third);
+        assert!(arriving.iter_mut().all(|of| of.try_recv().is_ok()));
+        assert!(arrived.try_recv().is_ok());
+        assert_eq!(lane.len(), 0);
     }
 
     /// A store that makes nothing durable without being told, and the position of a write in it.

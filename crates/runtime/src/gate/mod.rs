@@ -12,6 +12,7 @@ mod input;
 #[cfg(feature = "interleavings")]
 mod interleavings;
 mod lane;
+mod lease;
 mod permit;
 mod released;
 
@@ -19,5 +20,6 @@ pub(crate) use departure::{Departure, Discarded, refuse};
 pub(crate) use egress::{Egress, EgressTask, OutgoingRequest};
 pub(crate) use input::{InputGate, Token};
 pub(crate) use lane::Lane;
+pub use lease::OutputLease;
 pub(crate) use permit::{GatePermit, HeldBytes};
 pub use released::Released;

@@ -24,7 +24,7 @@ use crate::{
     creator::CreationLimit,
     env::Values,
     envelope::{Drain, Mailbox, Message},
-    gate::Egress,
+    gate::{Egress, Lane, OutputLease},
     holder,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
@@ -46,6 +46,7 @@ pub struct NodeBuilder {
     deleted: Vec<String>,
     /// Opens the WebSockets of objects to other servers.
     connector: Option<Arc<dyn WebSocketConnector>>,
+    lease: Option<Arc<dyn OutputLease>>,
     workers: Option<usize>,
     parts: NodeParts,
     values: Values,
@@ -101,6 +102,7 @@ impl NodeBuilder {
             classes: Vec::new(),
             deleted: Vec::new(),
             connector: None,
+            lease: None,
             workers: None,
             parts: NodeParts {
                 clock: Arc::new(SystemClock::new()),
@@ -188,6 +190,13 @@ impl NodeBuilder {
         self
     }
 
+    /// The lease without which nothing leaves an object: for a node that shares its objects with others. Without one, what is durable
+    /// leaves.
+    pub fn output_lease(mut self, lease: Arc<dyn OutputLease>) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
     /// A node on which objects are made and do nothing themselves: no alarm goes off, background work is dropped before it
     /// begins, and there are no clients for requests and WebSockets. For trying constructors, and the migrations in
     /// them, on a store that is thrown away.
@@ -265,7 +274,8 @@ impl NodeBuilder {
 
         let drain = Arc::new(Drain::default());
         let egress = Egress::new();
-        let (mailboxes, channels) = mailboxes(workers, &self.store, &drain, &egress);
+        let lease = self.lease.as_ref();
+        let (mailboxes, channels) = mailboxes(workers, &self.store, &drain, &egress, lease);
         let router = Router::new(mailboxes, placement, self.store, self.parts, drain, egress);
         let env = Env::new(
             Arc::clone(&router),
@@ -375,11 +385,12 @@ fn mailboxes(
     store: &Store,
     drain: &Arc<Drain>,
     egress: &Arc<Egress>,
+    lease: Option<&Arc<dyn OutputLease>>,
 ) -> (Box<[Arc<Mailbox>]>, Vec<mpsc::UnboundedReceiver<Message>>) {
     let mailbox = |_| {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let (drain, egress) = (Arc::clone(drain), Arc::clone(egress));
-        let mailbox = Mailbox::new(sender, drain, egress, store.memory(), workers);
+        let lane = Lane::new(Arc::clone(egress), lease.cloned());
+        let mailbox = Mailbox::new(sender, Arc::clone(drain), lane, store.memory(), workers);
         (Arc::new(mailbox), receiver)
     };
     let (mailboxes, channels): (Vec<_>, _) = (0..workers).map(mailbox).unzip();

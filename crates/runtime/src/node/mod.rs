@@ -62,6 +62,11 @@ impl Node {
         &self.0.router.store
     }
 
+    /// Releases what has waited at the output gate for the lease ([`NodeBuilder::output_lease`]), if it is held.
+    pub fn lease_regained(&self) {
+        self.0.router.lease_regained();
+    }
+
     /// Current statistics.
     pub fn stats(&self) -> NodeStats {
         watchdog::stats(&self.0.router)

@@ -1,0 +1,118 @@
+//! Objects of nodes whose stores are those of members.
+
+use std::{sync::Arc, thread::sleep, time::Duration};
+
+use abide::{ClassOptions, ErrorKind, Node, OutputLease, prelude::*};
+use abide_cluster::SHARDS;
+use abide_cluster_node::{Member, now};
+use tokio::{sync::watch, time::timeout};
+
+use crate::members::{World, until};
+
+#[durable_object]
+struct Page {
+    ctx: Ctx,
+}
+
+impl DurableObject for Page {
+    fn new(ctx: Ctx, _: Env) -> Result<Self> {
+        Ok(Self { ctx })
+    }
+}
+
+#[rpc]
+impl Page {
+    pub async fn write(&self, text: String) -> Result<()> {
+        self.ctx.storage().put("text", &text)
+    }
+
+    pub async fn read(&self) -> Result<Option<String>> {
+        self.ctx.storage().get("text")
+    }
+}
+
+/// The lease of a member.
+struct Lease(watch::Receiver<u64>);
+
+impl OutputLease for Lease {
+    fn is_held(&self) -> bool {
+        u128::from(*self.0.borrow()) > now().as_millis()
+    }
+}
+
+/// A node on the store of a member.
+fn start(world: &World, member: &Member) -> Node {
+    let lease = Lease(member.leases());
+    let _tasks = world.runtime.enter();
+    let node = Node::builder(member.store().clone())
+        .class::<Page>(ClassOptions::default())
+        .workers(2)
+        .output_lease(Arc::new(lease))
+        .start()
+        .unwrap();
+    let (mut leases, of_node) = (member.leases(), node.clone());
+    world.runtime.spawn(async move {
+        while leases.changed().await.is_ok() {
+            of_node.lease_regained();
+        }
+    });
+    node
+}
+
+fn page(node: &Node, number: usize) -> Stub<Page> {
+    node.env()
+        .object::<Page>()
+        .get_by_name(&format!("page {number}"))
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_node_that_is_cut_from_the_database_answers_no_reads() {
+    let world = World::start();
+    let member = world.join(world.home("one")).unwrap();
+    until(|| member.shards() == usize::from(SHARDS));
+    let node = start(&world, &member);
+    let written = page(&node, 1).write("here".to_owned());
+    world.runtime.block_on(async { written.await }).unwrap();
+    world.postgres.lock().unwrap().kill();
+    until(|| !Lease(member.leases()).is_held());
+    world.runtime.block_on(async {
+        let mut read = std::pin::pin!(async { page(&node, 1).read().await });
+        let early = timeout(Duration::from_millis(300), &mut read).await;
+        assert!(early.is_err(), "{early:?}");
+        world.postgres.lock().unwrap().start_again();
+        assert_eq!(read.await.unwrap().as_deref(), Some("here"));
+    });
+    assert_eq!(member.end(), None);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn objects_go_on_at_another_node() {
+    const PAGES: usize = 60;
+    let world = World::start();
+    let first = world.join(world.home("first")).unwrap();
+    until(|| first.shards() == usize::from(SHARDS));
+    let node = start(&world, &first);
+    for number in 0..PAGES {
+        let text = format!("text {number}");
+        let written = page(&node, number).write(text);
+        world.runtime.block_on(async { written.await }).unwrap();
+    }
+    let second = world.join(world.home("second")).unwrap();
+    let other = start(&world, &second);
+    let early = page(&other, 7).read();
+    let error = world.runtime.block_on(async { early.await }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    drop(first);
+    // Its session waits to be fenced.
+    sleep(Duration::from_millis(100));
+    until(|| second.shards() == usize::from(SHARDS));
+    for number in 0..PAGES {
+        let read = page(&other, number).read();
+        let text = world.runtime.block_on(async { read.await }).unwrap();
+        assert_eq!(text, Some(format!("text {number}")));
+    }
+    let late = page(&node, 3).read();
+    world.runtime.block_on(async { late.await }).unwrap_err();
+}
