@@ -232,6 +232,8 @@ struct Writer<'a> {
     store: Store,
     released: Receiver<Progress>,
     inflight: usize,
+    /// Commits so far.
+    turn: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -253,6 +255,7 @@ impl<'a> Writer<'a> {
             store: store.clone(),
             released,
             inflight,
+            turn: 0,
         })
     }
 
@@ -267,11 +270,12 @@ impl<'a> Writer<'a> {
         let mut latencies = Latencies::default();
         let mut under_way = VecDeque::new();
         let begun = Instant::now();
-        let mut turn = 0_usize;
         while begun.elapsed() < time {
-            let db = &self.objects[turn % self.objects.len()];
-            turn += 1;
-            db.kv_put("k", &[turn as u8; VALUE_BYTES])?;
+            let db = &self.objects[self.turn % self.objects.len()];
+            self.turn += 1;
+            let mut value = [7; VALUE_BYTES];
+            value[..8].copy_from_slice(&self.turn.to_le_bytes());
+            db.kv_put("k", &value)?;
             let end = db.commit()?.context("a commit without a change")?;
             under_way.push_back((end, Instant::now()));
             while under_way.len() >= self.inflight {
@@ -337,9 +341,9 @@ impl<'a> Rows<'a> {
 
     fn write_for(&self, time: Duration) -> Result<Latencies> {
         let begun = Instant::now();
-        let clients = self.clients.iter().enumerate();
-        let writers = clients.map(async |(number, (client, insert))| {
-            let (id, mut value) = (number as i64, vec![0; VALUE_BYTES]);
+        let clients = (0_i64..).zip(&self.clients);
+        let writers = clients.map(async |(id, (client, insert))| {
+            let mut value = vec![0; VALUE_BYTES];
             let mut latencies = Latencies::default();
             while begun.elapsed() < time {
                 value[0] += 1_u8;

@@ -142,8 +142,10 @@ impl Member {
     }
 
     /// Closes a shard in the log, and gives it to another session in the background. Returns false if the member does not serve it. If the
-    /// other session does not take it, it comes back. Its objects cannot be opened any more, and should be closed: they are
-    /// forgotten after that.
+    /// other session does not take it, it comes back.
+    ///
+    /// Its objects should have ended before: those that are open can still be read, and what they say may be wrong
+    /// ([`Member::may_release`]), but not written. The shard is forgotten once they are closed.
     pub fn give(&self, shard: Shard, to: SessionId) -> bool {
         let mut session = self.shared.session();
         let Some(tenancy) = tenancy(&session, shard) else {

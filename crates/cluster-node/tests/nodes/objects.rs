@@ -73,7 +73,7 @@ fn a_node_that_is_cut_from_the_database_answers_no_reads() {
     until(|| member.shards() == usize::from(SHARDS));
     let node = start(&world, &member);
     let written = page(&node, 1).write("here".to_owned());
-    world.runtime.block_on(async { written.await }).unwrap();
+    world.runtime.block_on(written).unwrap();
     world.postgres.lock().unwrap().kill();
     until(|| !Lease(member.leases()).is_held());
     world.runtime.block_on(async {
@@ -97,12 +97,12 @@ fn objects_go_on_at_another_node() {
     for number in 0..PAGES {
         let text = format!("text {number}");
         let written = page(&node, number).write(text);
-        world.runtime.block_on(async { written.await }).unwrap();
+        world.runtime.block_on(written).unwrap();
     }
     let second = world.join(world.home("second")).unwrap();
     let other = start(&world, &second);
     let early = page(&other, 7).read();
-    let error = world.runtime.block_on(async { early.await }).unwrap_err();
+    let error = world.runtime.block_on(early).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     drop(first);
     // Its session waits to be fenced.
@@ -110,9 +110,9 @@ fn objects_go_on_at_another_node() {
     until(|| second.shards() == usize::from(SHARDS));
     for number in 0..PAGES {
         let read = page(&other, number).read();
-        let text = world.runtime.block_on(async { read.await }).unwrap();
+        let text = world.runtime.block_on(read).unwrap();
         assert_eq!(text, Some(format!("text {number}")));
     }
     let late = page(&node, 3).read();
-    world.runtime.block_on(async { late.await }).unwrap_err();
+    world.runtime.block_on(late).unwrap_err();
 }
