@@ -10,7 +10,7 @@ use abide_cluster::Ended;
 pub enum End {
     /// Its session has ended.
     Session(Ended),
-    /// Its store cannot go on.
+    /// Its store has failed.
     Store(String),
     /// One of its threads has panicked: the program's log has the message.
     Panicked,
@@ -34,7 +34,7 @@ impl fmt::Display for End {
 #[non_exhaustive]
 pub enum JoinError {
     /// Another process uses the directory.
-    #[error("{}: another process uses this directory: end it, or give each node a directory of its own", .0.display())]
+    #[error("{}: another process uses this directory: end it, or give each node its own directory", .0.display())]
     InUse(PathBuf),
     /// The directory cannot be read or written.
     #[error("{}: {source}", path.display())]

@@ -12,7 +12,7 @@ use crate::{
     shared::{EndOnPanic, Shared},
 };
 
-/// Appends a group after the other to the session's log, until the member ends. For a thread of its own: it waits for the store's log.
+/// Appends a group after the other to the session's log, until the member ends. For a separate thread: it waits for the store's log.
 pub(crate) fn run(shared: &Arc<Shared>, runtime: &Runtime) {
     let _guard = EndOnPanic(shared);
     let mut group = None;

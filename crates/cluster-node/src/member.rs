@@ -10,14 +10,11 @@ use std::{
 use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, State, Tenancy};
 use abide_cluster_postgres::Database;
 use abide_storage::{ArchiveOptions, LOG_DIR, RealDisk, SharedNamespaces, Store, StoreOptions};
-use tokio::{
-    runtime::{Builder, Runtime},
-    sync::watch,
-};
+use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info};
 
 use crate::{
-    End, Home, JoinError, adopt, clock, home, lane, limits::MAX_CLOCK_DIFFERENCE,
+    End, Home, JoinError, Lease, adopt, clock, home, lane, limits::MAX_CLOCK_DIFFERENCE,
     namespaces::Namespaces, shared::Shared, talk, unsynced_log::UnsyncedLog,
 };
 
@@ -135,10 +132,9 @@ impl Member {
         is_owner && session.may_release(computed, reads, clock::now())
     }
 
-    /// When the lease ends, by [`now`](crate::now) in milliseconds, and 0 without a lease and after the end of the member. It changes
-    /// with each renewal. Until then, whatever the objects of this member's shards say is right.
-    pub fn leases(&self) -> watch::Receiver<u64> {
-        self.shared.leases()
+    /// Its lease. Without it, nothing may leave its objects.
+    pub fn lease(&self) -> Lease {
+        Lease::new(self.shared.leases())
     }
 
     /// Closes a shard in the log, and gives it to another session in the background. Returns false if the member does not serve it. If the

@@ -9,7 +9,7 @@ use std::{
 use abide_storage::{Barrier, Disk, DiskFile, OpenMode};
 
 /// Another disk, on which files of one directory are not synced. What reads them has to check what it reads: the log's records have
-/// checksums. All other files are synced, although they need not survive the process, because only that tells of a page that the
+/// checksums. All other files are synced, although they need not survive the process, because only that reports a page that the
 /// system could not write: it would be read again with an older content.
 pub(crate) struct UnsyncedLog<D> {
     disk: D,

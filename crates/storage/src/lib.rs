@@ -22,7 +22,7 @@
 //! 1. **Plain data**, errors, options, locks and small tools: `ident`, `limits`, `sql_limits`, `error`,
 //!    `alarm_entry`, `bookmark`, `timeline`, `cbor`, `sync`, `panics`, `parallel`, `wakeup`, `timing`, `random`,
 //!    `memory`, `waits`.
-//! 2. **The disk**, the files that any part may need, and the options: `disk`, `reserve`, `temporary`, `remote_runs`,
+//! 2. **The disk**, the files that any part may need, and the options: `disk`, `reserve`, `temporary`, `remote_runs`, `shared_namespaces`,
 //!    `options`.
 //! 3. **The manifest**, which lists the contents of the data directory: `manifest`, `catalog`.
 //! 4. **The log**, and transactions as bytes: `delta`, `log`, `encoding`.
@@ -173,6 +173,7 @@ mod restore_directory;
 mod rows;
 mod shards;
 mod shared;
+mod shared_namespaces;
 mod sql_limits;
 mod stand_ins;
 mod statistics;
@@ -229,7 +230,8 @@ pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
-pub use shards::{EarlierLog, Inherited, ShardClaim, SharedNamespaces};
+pub use shards::{EarlierLog, Inherited, ShardClaim};
+pub use shared_namespaces::SharedNamespaces;
 pub use sql_limits::SqlLimits;
 pub use statistics::StoreStats;
 pub use store::Store;

@@ -3,7 +3,7 @@
 use crate::limits::{MAX_OBJECT_BYTES, MIN_SEGMENT_BYTES};
 use crate::memory::MemoryBudget;
 use crate::remote_runs::RemoteRuns;
-use crate::shards::SharedNamespaces;
+use crate::shared_namespaces::SharedNamespaces;
 use crate::sql_limits::SqlLimits;
 use abide_macros::Setters;
 use std::num::NonZero;

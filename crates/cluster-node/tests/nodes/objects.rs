@@ -4,8 +4,8 @@ use std::{sync::Arc, thread::sleep, time::Duration};
 
 use abide::{ClassOptions, ErrorKind, Node, OutputLease, prelude::*};
 use abide_cluster::SHARDS;
-use abide_cluster_node::{Member, now};
-use tokio::{sync::watch, time::timeout};
+use abide_cluster_node::{Lease, Member};
+use tokio::time::timeout;
 
 use crate::members::{World, until};
 
@@ -31,28 +31,26 @@ impl Page {
     }
 }
 
-/// The lease of a member.
-struct Lease(watch::Receiver<u64>);
+struct OfMember(Lease);
 
-impl OutputLease for Lease {
+impl OutputLease for OfMember {
     fn is_held(&self) -> bool {
-        u128::from(*self.0.borrow()) > now().as_millis()
+        self.0.is_held()
     }
 }
 
 /// A node on the store of a member.
 fn start(world: &World, member: &Member) -> Node {
-    let lease = Lease(member.leases());
     let _tasks = world.runtime.enter();
     let node = Node::builder(member.store().clone())
         .class::<Page>(ClassOptions::default())
         .workers(2)
-        .output_lease(Arc::new(lease))
+        .output_lease(Arc::new(OfMember(member.lease())))
         .start()
         .unwrap();
-    let (mut leases, of_node) = (member.leases(), node.clone());
+    let (mut lease, of_node) = (member.lease(), node.clone());
     world.runtime.spawn(async move {
-        while leases.changed().await.is_ok() {
+        while lease.changed().await {
             of_node.lease_regained();
         }
     });
@@ -75,7 +73,8 @@ fn a_node_that_is_cut_from_the_database_answers_no_reads() {
     let written = page(&node, 1).write("here".to_owned());
     world.runtime.block_on(written).unwrap();
     world.postgres.lock().unwrap().kill();
-    until(|| !Lease(member.leases()).is_held());
+    let lease = member.lease();
+    until(|| !lease.is_held());
     world.runtime.block_on(async {
         let mut read = std::pin::pin!(async { page(&node, 1).read().await });
         let early = timeout(Duration::from_millis(300), &mut read).await;
@@ -88,7 +87,7 @@ fn a_node_that_is_cut_from_the_database_answers_no_reads() {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
-fn objects_go_on_at_another_node() {
+fn objects_of_a_lost_node_answer_at_another() {
     const PAGES: usize = 60;
     let world = World::start();
     let first = world.join(world.home("first")).unwrap();

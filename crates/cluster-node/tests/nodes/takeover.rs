@@ -1,4 +1,4 @@
-//! A process that ends, and others that go on.
+//! Processes that end, and others that take over.
 
 use std::{
     thread::sleep,

@@ -5,7 +5,7 @@ use std::fmt;
 /// Tells whether a node may show what its objects have computed, for a node that shares its objects with others: when another may have
 /// taken them over, what they would say can be wrong.
 ///
-/// While it is not held, whatever leaves an object waits at the output gate, although what it shows is durable. Whoever gets it back
+/// While it is not held, whatever leaves an object waits at the output gate, although what it shows is durable. Code that gets it back
 /// calls [`Node::lease_regained`](crate::Node::lease_regained).
 pub trait OutputLease: Send + Sync {
     /// Whether no other node can have taken the objects over. Called whenever something leaves an object, after it was computed: it must be

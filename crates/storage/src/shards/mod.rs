@@ -16,7 +16,6 @@ mod namespaces;
 
 pub use earlier_log::EarlierLog;
 pub use inherited::Inherited;
-pub use namespaces::SharedNamespaces;
 
 use crate::disk::sync_names;
 use crate::engine::Engine;

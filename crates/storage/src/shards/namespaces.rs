@@ -2,17 +2,6 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use std::io;
-
-/// The namespaces of stores that share objects, where all of them can find and add one.
-pub trait SharedNamespaces: Send + Sync {
-    /// The unique keys of all namespaces in the order of their numbers, this one among them. If it is new, it comes after all others, and is
-    /// durable when this returns. Keys are only ever added.
-    ///
-    /// # Errors
-    /// It is not certain that the namespace exists. It can be asked for again.
-    fn with(&self, unique_key: &str) -> io::Result<Vec<String>>;
-}
 
 impl Engine {
     /// Takes the namespaces that another store knew, or that all of them share: this store knows them, or some of them and no others.
