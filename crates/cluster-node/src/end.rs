@@ -55,9 +55,9 @@ pub enum JoinError {
     /// The database did not begin the session.
     #[error(transparent)]
     Database(#[from] abide_cluster_postgres::Error),
-    /// The directory was copied: a later start of the same node has begun elsewhere.
+    /// The directory was cloned: a later start of the same node has begun elsewhere. The directory is another node from now on.
     #[error(
-        "a later start of this node has joined the cluster from a copy of {}: remove the directory, so that it becomes a new node", .0.display()
+        "a later start of this node has joined the cluster from a copy of {}: from now on this directory is another node; start it again", .0.display()
     )]
     Copied(PathBuf),
     /// The clock of this machine differs too much from the database's, by this many milliseconds.

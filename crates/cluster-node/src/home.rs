@@ -29,7 +29,8 @@ const SESSIONS: &str = "sessions";
 /// The directory of a node, which this process has locked.
 ///
 /// A new session fences the earlier ones of its directory at once: who has the lock knows that their processes have ended. So a copy
-/// of a directory, which anyone can lock, becomes a new node.
+/// of the files, which anyone can lock, becomes a new node. A clone of the disk is noticed when the original has begun more sessions
+/// than it, and becomes a new node then: never start both.
 #[derive(Debug)]
 pub struct Home {
     dir: PathBuf,
@@ -61,13 +62,7 @@ impl Home {
     /// [`JoinError::InUse`], [`JoinError::Directory`], [`JoinError::Refused`].
     pub fn open(dir: &Path) -> Result<Self, JoinError> {
         fs::create_dir_all(dir).map_err(failed(dir))?;
-        let path = dir.join(NODE);
-        let known = match fs::read(&path) {
-            Ok(text) => Some(read(&path, &text)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(&path)(error)),
-        };
-        if known.is_none() {
+        if !dir.join(NODE).exists() {
             must_be_empty(dir)?;
         }
         let path = dir.join(LOCK);
@@ -82,7 +77,14 @@ impl Home {
             Err(TryLockError::WouldBlock) => return Err(JoinError::InUse(dir.to_owned())),
             Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
-        let metadata = lock.metadata().map_err(failed(&path))?;
+        // With the lock: another process may just have written it.
+        let path = dir.join(NODE);
+        let known = match fs::read(&path) {
+            Ok(text) => Some(read(&path, &text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(&path)(error)),
+        };
+        let metadata = lock.metadata().map_err(failed(dir))?;
         let place = (metadata.dev(), metadata.ino());
         let node = match known {
             Some(node) if node.lock == place => node,
@@ -116,10 +118,22 @@ impl Home {
 
     /// The number of a new attempt to begin a session, which is durable.
     pub(crate) fn attempt(&mut self) -> Result<u64, JoinError> {
-        let node = Node {
+        self.write(Node {
             attempt: self.node.attempt + 1,
             ..self.node.clone()
-        };
+        })?;
+        Ok(self.node.attempt)
+    }
+
+    /// Makes the directory a new node, durably: another process uses its id.
+    pub(crate) fn begin_anew(&mut self) -> Result<(), JoinError> {
+        self.write(Node {
+            id: format!("{:032x}", random()?),
+            ..self.node.clone()
+        })
+    }
+
+    fn write(&mut self, node: Node) -> Result<(), JoinError> {
         let path = self.dir.join(NODE);
         let new = self.dir.join(NEW_NODE);
         let written = || {
@@ -132,7 +146,7 @@ impl Home {
         };
         written().map_err(failed(&path))?;
         self.node = node;
-        Ok(self.node.attempt)
+        Ok(())
     }
 
     /// The directory for the store of the last attempt, which does not exist yet. Those of earlier ones are removed.

@@ -75,14 +75,9 @@ async fn append(shared: &Shared, group: &LogPart) -> bool {
         _ = shared.until_ended() => return false,
     };
     let is_known = matches!(outcome, abide_cluster::Outcome::Done(_));
-    let is_durable = {
-        let mut session = shared.session();
-        session.answered(Connection::Lane, outcome, clock::now());
-        shared.note(&session);
-        session.ended().is_none() && session.durable() >= Lsn(group.end.get())
-    };
+    let durable = shared.answered(Connection::Lane, outcome);
     if !is_known {
         sleep(RETRY_EVERY).await;
     }
-    is_durable
+    durable.is_some_and(|durable| durable >= Lsn(group.end.get()))
 }

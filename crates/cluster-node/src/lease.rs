@@ -20,7 +20,7 @@ impl Lease {
         u128::from(*self.0.borrow()) > clock::now().as_millis()
     }
 
-    /// Waits until it was renewed, or the member has ended. Returns false once it is not renewed any more.
+    /// Waits until it was renewed, or the member has ended. Returns false once the member is dropped.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant, SystemTime},
+    time::Duration,
 };
 
 use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, State, Tenancy};
@@ -66,7 +66,10 @@ impl Member {
         store.share_clock(ahead_millis)?;
         let begun_at = clock::now();
         let begun = runtime.block_on(database.begin(home.id(), attempt, nonce))?;
-        let me = begun.ok_or_else(|| JoinError::Copied(home.dir().to_owned()))?;
+        let Some(me) = begun else {
+            home.begin_anew()?;
+            return Err(JoinError::Copied(home.dir().to_owned()));
+        };
         info!(session = me.number, "joined the cluster");
         let session = Session::begin(me, begun_at);
         let shared = Arc::new(Shared::new(session, store, database, reads, home));
@@ -204,11 +207,7 @@ async fn talk_and_adopt(shared: Arc<Shared>) {
 
 /// How many milliseconds the database's clock is ahead of this machine's.
 async fn clock_difference(database: &Database) -> Result<i64, JoinError> {
-    let (before, begun) = (SystemTime::now(), Instant::now());
-    let there = database.unix_millis().await?;
-    let here = before + begun.elapsed() / 2;
-    let here = here.duration_since(SystemTime::UNIX_EPOCH);
-    let ahead = there - here.map_or(0, |since| since.as_millis() as i64);
+    let ahead = database.clock_ahead_millis().await?;
     if u128::from(ahead.unsigned_abs()) > MAX_CLOCK_DIFFERENCE.as_millis() {
         return Err(JoinError::Clock(ahead));
     }

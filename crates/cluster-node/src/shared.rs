@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use abide_cluster::{Reads, Session, Shard, Tenancy};
+use abide_cluster::{Connection, Lsn, Outcome, Reads, Session, Shard, Tenancy};
 use abide_cluster_postgres::{Database, Lines};
 use abide_storage::Store;
 use tokio::sync::{Notify, watch};
 
-use crate::{End, Home};
+use crate::{End, Home, clock};
 
 /// A shard that the session owns and could not adopt.
 pub(crate) struct Unserved {
@@ -105,15 +105,28 @@ impl Shared {
         ended.ok().and_then(|end| end.clone()).unwrap_or(End::Left)
     }
 
-    /// Takes over what an answer has changed: the end of the session, or of its lease.
-    pub(crate) fn note(&self, session: &Session) {
-        if let Some(ended) = session.ended() {
+    /// Takes what has become of a statement. Returns how far the session's log is durable, unless the session has ended.
+    pub(crate) fn answered(&self, connection: Connection, outcome: Outcome) -> Option<Lsn> {
+        let (ended, until, durable) = {
+            let mut session = self.session();
+            session.answered(connection, outcome, clock::now());
+            (session.ended(), session.leased_until(), session.durable())
+        };
+        // Without the session's lock: the end runs code of others.
+        if let Some(ended) = ended {
             self.end(End::Session(ended));
+            return None;
         }
-        let until = session.leased_until().filter(|_| self.ended().is_none());
         let until = until.map_or(0, |until| until.as_millis() as u64);
-        self.leased_until
-            .send_if_modified(|known| std::mem::replace(known, until) != until);
+        self.leased_until.send_if_modified(|known| {
+            // Under the lock of `leased_until`, which the end takes after it is known.
+            let is_over = self.ended().is_some() || *known >= until;
+            if !is_over {
+                *known = until;
+            }
+            !is_over
+        });
+        Some(durable)
     }
 
     /// The end of the lease, by [`now`](crate::now) in milliseconds, whenever it changes.

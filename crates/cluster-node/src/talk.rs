@@ -11,7 +11,7 @@ use crate::{
     shared::{EndOnPanic, Shared},
 };
 
-/// Says what the decisions want said on a connection, until the member ends.
+/// Executes the statements of a connection, until the member ends.
 pub(crate) async fn run(shared: Arc<Shared>, connection: Connection) {
     let _guard = EndOnPanic(&shared);
     while shared.ended().is_none() {
@@ -24,11 +24,7 @@ pub(crate) async fn run(shared: Arc<Shared>, connection: Connection) {
             outcome = shared.lines.execute(connection, &statement, &[]) => outcome,
             _ = shared.until_ended() => return,
         };
-        {
-            let mut session = shared.session();
-            session.answered(connection, outcome, clock::now());
-            shared.note(&session);
-        }
+        shared.answered(connection, outcome);
         shared.to_adopt.notify_one();
     }
 }

@@ -364,7 +364,10 @@ impl Engine {
                     )
                 })?;
                 self.learn_namespaces(&all)?;
-                continue;
+                let number = self.shared.catalog.current().namespace(unique_key);
+                return number.ok_or_else(|| {
+                    Error::refused(format!("the class `{unique_key}` was not given a number"))
+                });
             }
             self.finish_deletion_of(unique_key)?;
             self.shared.publish(|manifest| {

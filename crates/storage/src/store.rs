@@ -393,7 +393,7 @@ impl Store {
     }
 
     /// Has waits counted in a clock that is ahead of the wall clock by this much; behind it, if negative. Stores that share objects count
-    /// in the same clock, so that a wait ends on time wherever its object is by then. For a store with
+    /// in the same clock, so that a wait ends on time in whichever store its object is. For a store with
     /// [`StoreOptions::claims_shards`], before it claims one.
     ///
     /// # Errors

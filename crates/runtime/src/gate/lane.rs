@@ -73,7 +73,9 @@ impl Lane {
         last_held: &Cell<Lsn>,
         departure: Departure,
     ) {
-        let may_leave = lsn <= store.durable() && self.may_show();
+        // With a lease, what waits may be durable, so positions do not tell that nothing of this object waits.
+        let is_first = self.lease.is_none() || self.count.load(Ordering::Acquire) == 0;
+        let may_leave = lsn <= store.durable() && is_first && self.may_show();
         if may_leave && last_held.get().get() <= self.released.load(Ordering::Acquire) {
             if let Some(task) = self.release(departure) {
                 self.egress.run_here(task);
@@ -115,14 +117,15 @@ impl Lane {
     pub(crate) fn release_through(&self, durable: Lsn) {
         // Pairs with the one in `depart`.
         fence(Ordering::SeqCst);
-        if !self.may_show() {
-            return;
-        }
         if self.count.load(Ordering::Acquire) > 0 {
             let _order = self.order();
             loop {
                 let ready: Vec<_> = {
                     let mut held = self.held();
+                    // After what is in the queue was computed.
+                    if !self.may_show() {
+                        return;
+                    }
                     let end = held.queue.partition_point(|(lsn, _)| *lsn <= durable);
                     held.queue.drain(..end).collect()
                 };
@@ -212,6 +215,27 @@ mod tests {
         Lane::new(Egress::new(), None)
     }
 
+    /// A store that makes nothing durable without being told, and the position of a write in it.
+    fn store_with_a_write() -> (Store, Lsn) {
+        let options = StoreOptions::small().manual(true);
+        let disk = Arc::new(SimDisk::new());
+        let store = Store::open(disk, Path::new("/data"), options).unwrap();
+        let namespace = store.namespace("test").unwrap();
+        let key = ObjectKey {
+            namespace,
+            id: [1; 32],
+        };
+        let db = store.open_object(key).unwrap();
+        db.kv_put("key", b"value").unwrap();
+        let lsn = db.commit().unwrap().unwrap();
+        (store, lsn)
+    }
+
+    fn departure() -> (Departure, oneshot::Receiver<Released<()>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Departure::Synced(sender), receiver)
+    }
+
     #[derive(Default)]
     struct Lease(std::sync::atomic::AtomicBool);
 
@@ -238,33 +262,60 @@ mod tests {
         assert!(arriving.iter_mut().all(|of| of.try_recv().is_err()));
         assert_eq!(lane.len(), 2);
         lease.0.store(true, Ordering::Release);
-        // It arrives after those that wait.
-        let (third, mut arrived) = departure();
-        lane.depart(&store, lsn, &last_held, third);
+        lane.release_through(store.durable());
         assert!(arriving.iter_mut().all(|of| of.try_recv().is_ok()));
-        assert!(arrived.try_recv().is_ok());
         assert_eq!(lane.len(), 0);
     }
 
-    /// A store that makes nothing durable without being told, and the position of a write in it.
-    fn store_with_a_write() -> (Store, Lsn) {
-        let options = StoreOptions::small().manual(true);
-        let disk = Arc::new(SimDisk::new());
-        let store = Store::open(disk, Path::new("/data"), options).unwrap();
-        let namespace = store.namespace("test").unwrap();
-        let key = ObjectKey {
-            namespace,
-            id: [1; 32],
-        };
-        let db = store.open_object(key).unwrap();
-        db.kv_put("key", b"value").unwrap();
-        let lsn = db.commit().unwrap().unwrap();
-        (store, lsn)
+    #[test]
+    fn what_waits_for_the_lease_is_not_overtaken() {
+        let (store, lsn) = store_with_a_write();
+        let lease = Arc::new(Lease(true.into()));
+        let lane = Lane::new(Egress::new(), Some(Arc::clone(&lease) as Arc<_>));
+        let last_held = Cell::default();
+        assert!(store.write_group());
+        lane.release_through(store.durable());
+        lease.0.store(false, Ordering::Release);
+        let (first, mut first_arrived) = departure();
+        lane.depart(&store, lsn, &last_held, first);
+        assert!(first_arrived.try_recv().is_err());
+        // It is back, and the lane was not told yet.
+        lease.0.store(true, Ordering::Release);
+        let (second, mut second_arrived) = departure();
+        lane.depart(&store, lsn, &last_held, second);
+        assert!(second_arrived.try_recv().is_ok());
+        assert!(first_arrived.try_recv().is_ok(), "it was overtaken");
     }
 
-    fn departure() -> (Departure, oneshot::Receiver<Released<()>>) {
-        let (sender, receiver) = oneshot::channel();
-        (Departure::Synced(sender), receiver)
+    /// A lease that is held, and notes whether the queue was locked when it was asked.
+    #[derive(Default)]
+    struct Watching {
+        lane: std::sync::OnceLock<std::sync::Weak<Lane>>,
+        was_locked: std::sync::atomic::AtomicBool,
+    }
+
+    impl OutputLease for Watching {
+        fn is_held(&self) -> bool {
+            let lane = self.lane.get().and_then(std::sync::Weak::upgrade);
+            let is_locked = lane.is_some_and(|lane| lane.held.try_lock().is_err());
+            self.was_locked.store(is_locked, Ordering::Release);
+            true
+        }
+    }
+
+    #[test]
+    fn nothing_is_computed_between_a_look_at_the_lease_and_a_release() {
+        let (store, lsn) = store_with_a_write();
+        let lease = Arc::new(Watching::default());
+        let lane = Lane::new(Egress::new(), Some(Arc::clone(&lease) as Arc<_>));
+        let lane = Arc::new(lane);
+        lease.lane.set(Arc::downgrade(&lane)).unwrap();
+        let (held, mut arrived) = departure();
+        lane.depart(&store, lsn, &Cell::default(), held);
+        assert!(store.write_group());
+        lane.release_through(store.durable());
+        assert!(arrived.try_recv().is_ok());
+        assert!(lease.was_locked.load(Ordering::Acquire));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::fmt;
 /// While it is not held, whatever leaves an object waits at the output gate, although what it shows is durable. Code that gets it back
 /// calls [`Node::lease_regained`](crate::Node::lease_regained).
 pub trait OutputLease: Send + Sync {
-    /// Whether no other node can have taken the objects over. Called whenever something leaves an object, after it was computed: it must be
-    /// fast.
+    /// Whether no other node can have taken over the objects that this node has not given away: those must have ended. Called whenever
+    /// something leaves an object, after it was computed: it must be fast.
     fn is_held(&self) -> bool;
 }
 

@@ -9,21 +9,23 @@ impl Engine {
     /// # Errors
     /// One has another number here.
     pub(crate) fn learn_namespaces(&self, shared: &[String]) -> Result<()> {
-        let own = &self.shared.catalog.current().namespaces;
-        let differ = own.iter().zip(shared).find(|(own, other)| own != other);
-        if let Some((own, other)) = differ {
-            return Err(Error::refused(format!(
-                "the class `{own}` has the number that other stores use for `{other}`: what they share has lost commits"
-            )));
-        }
-        if shared.len() <= own.len() {
+        let is_known = |own: &[String]| own.starts_with(shared);
+        if is_known(&self.shared.catalog.current().namespaces) {
             return Ok(());
         }
+        let mut learned = Ok(());
         self.shared.publish(|manifest| {
-            let known = manifest.namespaces.len();
-            manifest
-                .namespaces
-                .extend(shared.iter().skip(known).cloned());
-        })
+            let own = &mut manifest.namespaces;
+            let differ = own.iter().zip(shared).find(|(own, other)| own != other);
+            if let Some((own, other)) = differ {
+                learned = Err(Error::refused(format!(
+                    "the class `{own}` has the number that other stores use for `{other}`: what they share has lost commits"
+                )));
+                return;
+            }
+            let known = own.len();
+            own.extend(shared.iter().skip(known).cloned());
+        })?;
+        learned
     }
 }
