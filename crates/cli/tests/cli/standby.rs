@@ -59,13 +59,24 @@ impl Standby {
         .await;
     }
 
+    /// Waits for the manifest that is the newest now, or a later one.
     async fn until_it_has(&self, world: &World) {
         let listed = world
             .abide(&["history", "--from", world.url()])
             .await
             .unwrap();
         let newest = listed.lines().nth(1).unwrap().split('\t').next().unwrap();
-        self.until_it_says(&format!("has manifest {newest},")).await;
+        let newest: u64 = newest.parse().unwrap();
+        let number = |line: &String| {
+            let (_, rest) = line.split_once("has manifest ")?;
+            rest.split(',').next()?.parse::<u64>().ok()
+        };
+        until("the newest manifest", async || {
+            let said = self.said.lock().unwrap();
+            let mut numbers = said.iter().filter_map(number);
+            numbers.any(|number| number >= newest).then_some(())
+        })
+        .await;
     }
 }
 
