@@ -1,5 +1,7 @@
 //! A server for a test, with a cluster's tables.
 
+use std::pin::pin;
+
 use abide_cluster::{Connection, Lsn, Outcome, SessionId, Shard, Statement, Tenancy};
 use abide_cluster_postgres::{Accept, Database, Lines};
 use abide_cluster_sim::Record;
@@ -37,6 +39,26 @@ impl Server {
     /// Waits for a standby that does not exist, from now on.
     pub(crate) async fn lose_standby(&self) {
         self.standby("missing").await;
+        // Commits wait once the server's checkpointer has read the setting.
+        let probe = admin(&self.postgres).await;
+        let pid = probe.query_one("select pg_backend_pid()", &[]).await;
+        let pid: i32 = pid.unwrap().get(0);
+        let is_waiting = format!(
+            "select count(*) > 0 from pg_stat_activity where pid = {pid} and wait_event = 'SyncRep'"
+        );
+        let write = "update abide_cluster.version set version = version";
+        loop {
+            let mut writing = pin!(probe.batch_execute(write));
+            tokio::select! {
+                done = &mut writing => done.unwrap(),
+                () = self.until(&is_waiting) => {
+                    let cancel = format!("select pg_cancel_backend({pid})");
+                    self.admin.batch_execute(&cancel).await.unwrap();
+                    writing.await.unwrap();
+                    return;
+                }
+            }
+        }
     }
 
     /// Waits for no standby.
