@@ -135,6 +135,40 @@ fn a_commit_is_acknowledged_once_the_database_has_it() {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
+fn an_object_that_is_created_again_after_a_move_has_higher_numbers() {
+    let world = World::start();
+    let old = world.join(world.home("old")).unwrap();
+    until(|| old.serves(SHARD));
+    let new = world.join(world.home("new")).unwrap();
+    let db = open(&old);
+    for value in 0..20_u8 {
+        put(&old, &db, &vec![value; 50_000]);
+    }
+    drop(db);
+    // The object is deleted and created, so that its numbers begin high in this log.
+    let delete = |member: &Member| {
+        let db = open(member);
+        db.delete_all().unwrap();
+        let end = db.commit().unwrap().unwrap();
+        until(|| member.store().durable() >= end);
+    };
+    let create = |member: &Member| {
+        let db = open(member);
+        put(member, &db, b"new");
+        db.timeline().unwrap().id
+    };
+    delete(&old);
+    let before = create(&old);
+    assert!(before.position() > 100_000);
+    delete(&old);
+    assert!(old.give(SHARD, new.session()));
+    until(|| new.serves(SHARD));
+    let after = create(&new);
+    assert!(after > before && after.position() > before.position());
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
 fn a_member_that_is_fenced_acknowledges_nothing_more() {
     let world = World::start();
     let mut home = world.home("one");
