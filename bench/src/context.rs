@@ -14,7 +14,7 @@ use crate::{
     figures,
     probe::{self, DiskLatency},
     process::{self, Owned},
-    report::{Measurement, Report},
+    report::{Measurement, Report, Unit},
 };
 
 /// Which sides of a comparison run.
@@ -157,6 +157,25 @@ impl Context {
 
     pub(crate) fn print(&self, measurement: &Measurement) {
         self.report.print(measurement);
+    }
+
+    /// Prints commits per second, and the median and the 99th percentile of their latency in microseconds.
+    pub(crate) fn print_commits(
+        &self,
+        name: &str,
+        disk: DiskLatency,
+        sides: &Sides<3>,
+        peer: &'static str,
+    ) {
+        for (index, suffix, unit) in [
+            (0, "", Unit::CommitsPerSecond),
+            (1, "/p50", Unit::Microseconds),
+            (2, "/p99", Unit::Microseconds),
+        ] {
+            let (ours, theirs) = sides.figure(index);
+            let measurement = Measurement::new(format!("{name}{suffix}"), unit, disk).ours(ours);
+            self.print(&measurement.peer(peer, theirs));
+        }
     }
 
     /// Runs the sides in turns, `rounds` slices each, and returns the median of each figure.

@@ -113,16 +113,8 @@ impl World<'_> {
                     _ => rows.slice(),
                 }),
             )?;
-            for (index, suffix, unit) in [
-                (0, "", Unit::CommitsPerSecond),
-                (1, "/p50", Unit::Microseconds),
-                (2, "/p99", Unit::Microseconds),
-            ] {
-                let (ours, theirs) = sides.figure(index);
-                let name = format!("cluster/commits/{inflight}{suffix}");
-                let measurement = Measurement::new(name, unit, disk).ours(ours);
-                context.print(&measurement.peer(peer, theirs));
-            }
+            let name = format!("cluster/commits/{inflight}");
+            context.print_commits(&name, disk, &sides, peer);
         }
         Ok(())
     }

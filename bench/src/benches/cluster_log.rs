@@ -9,12 +9,7 @@ use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
 
-use crate::{
-    context::Context,
-    figures::Latencies,
-    peers::postgres::Server,
-    report::{Measurement, Unit},
-};
+use crate::{context::Context, figures::Latencies, peers::postgres::Server};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -40,16 +35,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
             context.wants_ours().then_some(|| ours.slice(&group)),
             context.wants_peer().then_some(|| peer.slice(&group)),
         )?;
-        for (index, suffix, unit) in [
-            (0, "", Unit::CommitsPerSecond),
-            (1, "/p50", Unit::Microseconds),
-            (2, "/p99", Unit::Microseconds),
-        ] {
-            let (ours, peer) = sides.figure(index);
-            let name = format!("cluster-log/append/{bytes}{suffix}");
-            let measurement = Measurement::new(name, unit, disk).ours(ours);
-            context.print(&measurement.peer("plain INSERT", peer));
-        }
+        let name = format!("cluster-log/append/{bytes}");
+        context.print_commits(&name, disk, &sides, "plain INSERT");
     }
     Ok(())
 }

@@ -17,16 +17,17 @@ use crate::{
 /// Adopts what the session is granted, until the member ends.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let _guard = EndOnPanic(&shared);
-    let mut forgotten = Duration::ZERO;
+    let (mut forgotten, mut pause) = (Duration::ZERO, RETRY_EVERY);
     while shared.ended().is_none() {
         select! {
             () = adopt_all(&shared) => {}
             _ = shared.until_ended() => return,
         }
         // An object of a shard may be open for long, and looking for it excludes checkpoints.
-        if clock::now() >= forgotten + RETRY_EVERY && !given_away(&shared).is_empty() {
-            blocking(&shared, forget).await;
+        if clock::now() >= forgotten + pause && !given_away(&shared).is_empty() {
+            let is_well = blocking(&shared, forget).await == Some(true);
             forgotten = clock::now();
+            pause = if is_well { RETRY_EVERY } else { longer(pause) };
         }
         let _ = timeout(ASK_EVERY, shared.to_adopt.notified()).await;
     }
@@ -69,8 +70,9 @@ fn given_away(shared: &Shared) -> Vec<Tenancy> {
         .collect()
 }
 
-/// Forgets the shards that were given away, except those with objects that are still open.
-fn forget(shared: &Shared) {
+/// Forgets the shards that were given away, except those with objects that are still open. Returns false if the disk failed.
+fn forget(shared: &Shared) -> bool {
+    let mut is_well = true;
     for tenancy in given_away(shared) {
         match shared.store.forget_shard(storage_shard(tenancy.shard)) {
             Ok(()) => {
@@ -80,9 +82,13 @@ fn forget(shared: &Shared) {
             Err(error) if error.kind() == ErrorKind::Input => {
                 shared.end(End::Store(error.to_string()));
             }
-            Err(error) => warn!(%error, shard = tenancy.shard.0, "what is left of a shard stays"),
+            Err(error) => {
+                warn!(%error, shard = tenancy.shard.0, "what is left of a shard stays");
+                is_well = false;
+            }
         }
     }
+    is_well
 }
 
 /// What is to be adopted: the shards that are granted, and that the store does not have from an earlier tenure. Those that could not be
@@ -227,9 +233,7 @@ fn note_failure(shared: &Shared, tenancy: Tenancy, why: String) {
     if known.is_none_or(|known| known.why != why) {
         error!(shard = tenancy.shard.0, why, "a shard is not served");
     }
-    let pause = known.map_or(RETRY_EVERY, |known| {
-        MAX_RETRY_PAUSE.min(known.pause.saturating_mul(2))
-    });
+    let pause = known.map_or(RETRY_EVERY, |known| longer(known.pause));
     let failure = Unserved {
         tenancy,
         why,
@@ -237,6 +241,11 @@ fn note_failure(shared: &Shared, tenancy: Tenancy, why: String) {
         next: clock::now() + pause,
     };
     unserved.insert(tenancy.shard, failure);
+}
+
+/// The pause after one that was too short.
+fn longer(pause: Duration) -> Duration {
+    MAX_RETRY_PAUSE.min(pause.saturating_mul(2))
 }
 
 #[cfg(test)]

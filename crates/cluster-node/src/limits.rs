@@ -5,8 +5,7 @@ use std::time::Duration;
 /// About how many bytes of records are in a group of a log. A group is one statement, and has at least one record.
 pub const GROUP_BYTES: usize = 4 << 20;
 
-/// The most that the clocks of a machine and of the database may differ when a member joins. Alarms for a point in time go off by the
-/// clock of the machine where their object is.
+/// The most that the clocks of a machine and of the database may differ when a member joins: one of them is wrong.
 pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 
 /// Time between two attempts to say what the database did not answer, or to forget a shard with objects that are open. The first one

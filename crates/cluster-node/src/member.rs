@@ -21,7 +21,10 @@ use crate::{
 /// A member of a cluster: one start of one process, with a store for the objects of its shards.
 ///
 /// An answer may leave when the store is durable up to the position of what it shows ([`Store::durable`]), and, unless it is the answer to
-/// a write, when [`Member::may_release`] permits it. When the member [ends](Member::ended), the process must end: nothing that it still computes
+/// a write, when [`Member::may_release`] permits it.
+///
+/// All members have one wall clock: the database's, as it was ahead of the machine's when the member joined. It is the store's
+/// ([`Store::unix_millis`]), and must be that of a node on the store. When the member [ends](Member::ended), the process must end: nothing that it still computes
 /// counts.
 pub struct Member {
     shared: Arc<Shared>,
@@ -52,7 +55,10 @@ impl Member {
         let attempt = home.attempt()?;
         let nonce = home::random()?;
         let (lane_runtime, runtime) = (new_runtime()?, new_runtime()?);
-        let ahead_millis = runtime.block_on(clock_difference(&database))?;
+        let of_machine = Arc::clone(&options.unix_millis);
+        let ahead = runtime.block_on(clock_difference(&database, &*of_machine))?;
+        let clock = move || of_machine().saturating_add_signed(ahead);
+        let options = options.unix_millis(Arc::new(clock));
         // What takes time comes first: others wait for the session from its beginning.
         let dir = home.session_dir()?;
         let namespaces: Arc<dyn SharedNamespaces> = Arc::new(Namespaces(database.clone()));
@@ -63,7 +69,6 @@ impl Member {
             .archive(ArchiveOptions::default().enabled(false));
         let disk = UnsyncedLog::new(RealDisk, dir.join(LOG_DIR));
         let store = Store::open(Arc::new(disk), &dir, options)?;
-        store.share_clock(ahead_millis)?;
         let begun_at = clock::now();
         let begun = runtime.block_on(database.begin(home.id(), attempt, nonce))?;
         let Some(me) = begun else {
@@ -135,9 +140,11 @@ impl Member {
         is_owner && session.may_release(computed, reads, clock::now())
     }
 
-    /// Its lease. Without it, nothing may leave its objects.
-    pub fn lease(&self) -> Lease {
-        Lease::new(self.shared.leases())
+    /// Its lease: without it, nothing may leave its objects. `None` with [`Reads::Confirmed`], for which no clock is enough: ask
+    /// [`Member::may_release`].
+    pub fn lease(&self) -> Option<Lease> {
+        let is_enough = self.shared.reads == Reads::Leased;
+        is_enough.then(|| Lease::new(self.shared.leases()))
     }
 
     /// Closes a shard in the log, and gives it to another session in the background. Returns false if the member does not serve it. If the
@@ -206,8 +213,11 @@ async fn talk_and_adopt(shared: Arc<Shared>) {
 }
 
 /// How many milliseconds the database's clock is ahead of this machine's.
-async fn clock_difference(database: &Database) -> Result<i64, JoinError> {
-    let ahead = database.clock_ahead_millis().await?;
+async fn clock_difference(
+    database: &Database,
+    of_machine: &(dyn Fn() -> u64 + Send + Sync),
+) -> Result<i64, JoinError> {
+    let ahead = database.ahead_of(of_machine).await?;
     if u128::from(ahead.unsigned_abs()) > MAX_CLOCK_DIFFERENCE.as_millis() {
         return Err(JoinError::Clock(ahead));
     }

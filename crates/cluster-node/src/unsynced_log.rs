@@ -118,88 +118,37 @@ impl DiskFile for Unsynced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use abide_storage::{Store, StoreOptions};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// Counts the syncs that reach a disk in memory.
-    struct Counting(abide_storage::SimDisk, Arc<AtomicUsize>);
-
-    struct CountingFile(Arc<dyn DiskFile>, Arc<AtomicUsize>);
-
-    impl Disk for Counting {
-        fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-            self.0.create_dir_all(dir)
-        }
-        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-            self.0.list(dir)
-        }
-        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-            let file = self.0.open(path, mode)?;
-            Ok(Arc::new(CountingFile(file, self.1.clone())))
-        }
-        fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
-            self.0.temporary(dir)
-        }
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            self.0.rename(from, to)
-        }
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            self.0.remove(path)
-        }
-        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-            self.0.sync_dir(dir)
-        }
-        fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-            self.0.lock(path)
-        }
-        fn available(&self, dir: &Path) -> io::Result<u64> {
-            self.0.available(dir)
-        }
-        fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {
-            self.0.barrier(dir)
-        }
-    }
-
-    impl DiskFile for CountingFile {
-        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-            self.0.read_at(buf, offset)
-        }
-        fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-            self.0.write_at(bytes, offset)
-        }
-        fn len(&self) -> io::Result<u64> {
-            self.0.len()
-        }
-        fn set_len(&self, len: u64) -> io::Result<()> {
-            self.0.set_len(len)
-        }
-        fn sync(&self) -> io::Result<()> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.sync()
-        }
-    }
+    use abide_storage::{DiskEvent, LOG_DIR, ObjectKey, SimDisk, Store, StoreOptions};
 
     #[test]
     fn commits_sync_nothing_and_checkpoints_do() {
-        let syncs = Arc::new(AtomicUsize::new(0));
-        let disk = Counting(abide_storage::SimDisk::new(), syncs.clone());
+        let disk = SimDisk::new();
         let dir = Path::new("/data");
-        let disk = UnsyncedLog::new(disk, dir.join(abide_storage::LOG_DIR));
+        let unsynced = UnsyncedLog::new(disk.clone(), dir.join(LOG_DIR));
         let options = StoreOptions::small().manual(true);
-        let store = Store::open(Arc::new(disk), dir, options).unwrap();
+        let store = Store::open(Arc::new(unsynced), dir, options).unwrap();
         let namespace = store.namespace("Synced").unwrap();
         let id = [3; 32];
-        let db = store
-            .open_object(abide_storage::ObjectKey { namespace, id })
-            .unwrap();
-        let before = syncs.load(Ordering::Relaxed);
+        let db = store.open_object(ObjectKey { namespace, id }).unwrap();
+        let syncs = || {
+            let events = disk.take_events().into_iter();
+            let is_sync = |event: &DiskEvent| {
+                matches!(
+                    event,
+                    DiskEvent::Sync(_) | DiskEvent::SyncDir(_) | DiskEvent::SyncAll
+                )
+            };
+            events.filter(is_sync).count()
+        };
+        disk.record_events();
         for value in 0..10_u8 {
             db.kv_put("k", &[value]).unwrap();
             db.commit().unwrap();
-            while store.write_group() {}
+            assert!(store.write_group());
         }
-        assert_eq!(syncs.load(Ordering::Relaxed), before);
+        assert_eq!(syncs(), 0);
+        disk.record_events();
         store.checkpoint().unwrap();
-        assert!(syncs.load(Ordering::Relaxed) > before);
+        assert!(syncs() > 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Where the tables are.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use abide_cluster::{Connection, SHARDS, SessionId};
 use tokio_postgres::{
@@ -146,24 +146,26 @@ impl Database {
         Ok(rows.first().map_or_else(Vec::new, |row| row.get(0)))
     }
 
-    /// How many milliseconds the server's clock is ahead of this machine's, to within half of the shortest of a few round trips.
+    /// How many milliseconds the server's clock is ahead of another one, to within half of the shortest of a few round trips.
     ///
     /// # Errors
     /// The server does not answer.
-    pub async fn clock_ahead_millis(&self) -> Result<i64, Error> {
+    pub async fn ahead_of(
+        &self,
+        unix_millis: &(dyn Fn() -> u64 + Send + Sync),
+    ) -> Result<i64, Error> {
         const TRIES: usize = 5;
         let mut line = self.open("abide clock").await?;
         let sql = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
-        let mut best: Option<(Duration, i64)> = None;
+        let mut best: Option<(u64, i64)> = None;
         for _ in 0..TRIES {
-            let (sent, begun) = (SystemTime::now(), Instant::now());
+            let sent = unix_millis();
             let rows = line.query(sql, &[]).await?;
-            let trip = begun.elapsed();
+            let trip = unix_millis().saturating_sub(sent);
             let there: Option<i64> = rows.first().map(|row| row.get(0));
             let there =
                 there.ok_or_else(|| Error::Unavailable("it does not know the time".to_owned()))?;
-            let here = (sent + trip / 2).duration_since(SystemTime::UNIX_EPOCH);
-            let ahead = there - here.map_or(0, |since| since.as_millis() as i64);
+            let ahead = there - (sent + trip / 2).cast_signed();
             if best.is_none_or(|(shortest, _)| trip < shortest) {
                 best = Some((trip, ahead));
             }

@@ -109,19 +109,9 @@ impl Engine {
     /// Adds a step back of the wall clock to the sum, durably: see [`crate::alarms`]. If it cannot be saved, commits save
     /// it first, or fail.
     pub(crate) fn clock_set_back(&self, by_millis: i64) -> Result<()> {
-        self.set_clock(|set_back| set_back.saturating_add(by_millis.max(0)))
-    }
-
-    /// See [`crate::Store::share_clock`].
-    pub(crate) fn share_clock(&self, ahead_millis: i64) -> Result<()> {
-        self.must_share("share a clock")?;
-        self.set_clock(|_| ahead_millis)
-    }
-
-    fn set_clock(&self, sum: impl Fn(i64) -> i64) -> Result<()> {
         let mut steps = 0;
         self.shared.publish(|manifest| {
-            let set_back = sum(self.alarms.set_back());
+            let set_back = self.alarms.set_back().saturating_add(by_millis.max(0));
             self.alarms.clock_set_back(set_back);
             let unix_millis = self.shared.unix_millis();
             steps = self.shared.log.begin_clock(unix_millis);

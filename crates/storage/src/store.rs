@@ -392,14 +392,9 @@ impl Store {
         self.0.engine.clock_set_back(by_millis)
     }
 
-    /// Has waits counted in a clock that is ahead of the wall clock by this much; behind it, if negative. Stores that share objects count
-    /// in the same clock, so that a wait ends on time in whichever store its object is. For a store with
-    /// [`StoreOptions::claims_shards`], before it claims one.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Input`]: the store does not claim shards. Otherwise as [`Self::clock_set_back`].
-    pub fn share_clock(&self, ahead_millis: i64) -> Result<()> {
-        self.0.engine.share_clock(ahead_millis)
+    /// The time of the store's clock ([`StoreOptions::unix_millis`]), in milliseconds since 1970.
+    pub fn unix_millis(&self) -> u64 {
+        self.0.engine.shared.unix_millis()
     }
 
     /// Has `watch` called after each reading of the wall clock whose time is stored. If the clock was set back, it must

@@ -1,7 +1,7 @@
 //! Members in one process.
 
 use std::{
-    sync::Mutex,
+    sync::{Arc, Mutex},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -45,8 +45,22 @@ impl World {
         Home::open(&self.dir.path().join(name)).unwrap()
     }
 
+    /// The only member.
+    fn first(&self) -> Member {
+        let first = self.join(self.home("first")).unwrap();
+        until(|| first.serves(SHARD));
+        first
+    }
+
     pub(crate) fn join(&self, home: Home) -> Result<Member, JoinError> {
+        self.join_at(home, 0)
+    }
+
+    /// On a machine whose clock is ahead by this many milliseconds.
+    pub(crate) fn join_at(&self, home: Home, ahead: i64) -> Result<Member, JoinError> {
         let options = StoreOptions::small();
+        let right = options.unix_millis.clone();
+        let options = options.unix_millis(Arc::new(move || right().saturating_add_signed(ahead)));
         Member::join(home, self.database.clone(), options, Reads::Leased)
     }
 }
@@ -78,8 +92,7 @@ fn put(member: &Member, db: &ObjectDb, value: &[u8]) {
 #[ignore = "needs PostgreSQL"]
 fn what_is_read_of_a_shard_that_was_given_away_is_not_shown() {
     let world = World::start();
-    let old = world.join(world.home("old")).unwrap();
-    until(|| old.serves(SHARD));
+    let old = world.first();
     let new = world.join(world.home("new")).unwrap();
     let stale = open(&old);
     put(&old, &stale, b"first");
@@ -109,8 +122,7 @@ fn what_is_read_of_a_shard_that_was_given_away_is_not_shown() {
 #[ignore = "needs PostgreSQL"]
 fn a_commit_is_acknowledged_once_the_database_has_it() {
     let world = World::start();
-    let member = world.join(world.home("one")).unwrap();
-    until(|| member.serves(SHARD));
+    let member = world.first();
     let db = open(&member);
     put(&member, &db, b"first");
     let address = world.postgres.lock().unwrap().address();
@@ -137,8 +149,7 @@ fn a_commit_is_acknowledged_once_the_database_has_it() {
 #[ignore = "needs PostgreSQL"]
 fn an_object_that_is_created_again_after_a_move_has_higher_numbers() {
     let world = World::start();
-    let old = world.join(world.home("old")).unwrap();
-    until(|| old.serves(SHARD));
+    let old = world.first();
     let new = world.join(world.home("new")).unwrap();
     let db = open(&old);
     for value in 0..20_u8 {
@@ -165,6 +176,26 @@ fn an_object_that_is_created_again_after_a_move_has_higher_numbers() {
     until(|| new.serves(SHARD));
     let after = create(&new);
     assert!(after > before && after.position() > before.position());
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn members_have_one_clock_although_their_machines_differ() {
+    const TOLERANCE: u64 = 300;
+    let world = World::start();
+    let fast = world.join_at(world.home("fast"), 1_200).unwrap();
+    let slow = world.join_at(world.home("slow"), -900).unwrap();
+    let before = fast.store().unix_millis();
+    let between = slow.store().unix_millis();
+    let after = fast.store().unix_millis();
+    assert!(
+        (before - TOLERANCE..=after + TOLERANCE).contains(&between),
+        "{before}, {between}, {after}"
+    );
+    for (name, ahead) in [("wrong", 5_000), ("past", -5_000)] {
+        let error = world.join_at(world.home(name), ahead).unwrap_err();
+        assert!(matches!(error, JoinError::Clock(_)), "{error}");
+    }
 }
 
 #[test]

@@ -2,9 +2,14 @@
 
 use std::{sync::Arc, thread::sleep, time::Duration};
 
-use abide::{ClassOptions, ErrorKind, Node, OutputLease, prelude::*};
+use abide::{
+    ClassOptions, ErrorKind, Node, OutputLease,
+    clock::{Clock, Sleep, SystemClock},
+    prelude::*,
+};
 use abide_cluster::SHARDS;
 use abide_cluster_node::{Lease, Member};
+use abide_storage::Store;
 use tokio::time::timeout;
 
 use crate::members::{World, until};
@@ -39,16 +44,37 @@ impl OutputLease for OfMember {
     }
 }
 
+/// The wall clock of a member.
+struct OfStore(SystemClock, Store);
+
+impl Clock for OfStore {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.1.unix_millis()
+    }
+
+    fn sleep_until(&self, deadline: Duration) -> Sleep {
+        self.0.sleep_until(deadline)
+    }
+}
+
 /// A node on the store of a member.
 fn start(world: &World, member: &Member) -> Node {
     let _tasks = world.runtime.enter();
     let node = Node::builder(member.store().clone())
         .class::<Page>(ClassOptions::default())
         .workers(2)
-        .output_lease(Arc::new(OfMember(member.lease())))
+        .clock(Arc::new(OfStore(
+            SystemClock::new(),
+            member.store().clone(),
+        )))
+        .output_lease(Arc::new(OfMember(member.lease().unwrap())))
         .start()
         .unwrap();
-    let (mut lease, of_node) = (member.lease(), node.clone());
+    let (mut lease, of_node) = (member.lease().unwrap(), node.clone());
     world.runtime.spawn(async move {
         while lease.changed().await {
             of_node.lease_regained();
@@ -73,7 +99,7 @@ fn a_node_that_is_cut_from_the_database_answers_no_reads() {
     let written = page(&node, 1).write("here".to_owned());
     world.runtime.block_on(written).unwrap();
     world.postgres.lock().unwrap().kill();
-    let lease = member.lease();
+    let lease = member.lease().unwrap();
     until(|| !lease.is_held());
     world.runtime.block_on(async {
         let mut read = std::pin::pin!(async { page(&node, 1).read().await });

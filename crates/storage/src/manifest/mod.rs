@@ -228,6 +228,7 @@ impl Manifest {
                 .restored
                 .is_none_or(|mark| mark.generation <= self.epoch)
             && segment.contains(&self.segment_bytes)
+            && self.clock.set_back >= 0
             && archive.swept <= archive.lapses
             && archive
                 .runs

@@ -74,6 +74,12 @@ impl EarlierLog {
                 .push(place);
             read += header.length;
         }
+        if !content.namespaces.starts_with(&self.namespaces) {
+            return Err(Error::damaged(format!(
+                "the part of the log at {} has other numbers of classes than the ones before",
+                content.first
+            )));
+        }
         self.range = Some((first, content.end));
         self.namespaces = content.namespaces;
         self.parts.push(bytes);
@@ -131,4 +137,28 @@ fn gap(from: Lsn, to: Lsn) -> Error {
     Error::input(format!(
         "the log has a gap from position {from} to {to}: give all of its parts, in order"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn read(lists: &[&[&str]]) -> Result<EarlierLog> {
+        let parts = lists.iter().map(|names| {
+            let names: Vec<String> = names.iter().copied().map(str::to_owned).collect();
+            part::encode(Lsn(8), &[], &names).map(|part| part.bytes.into())
+        });
+        EarlierLog::read(parts.collect::<Result<Vec<_>>>()?)
+    }
+
+    #[test]
+    fn classes_are_only_added_along_a_log() {
+        let log = read(&[&["a"], &["a"], &["a", "b"]]).unwrap();
+        assert_eq!(log.namespaces(), ["a", "b"]);
+        for lists in [[&["a", "b"][..], &["a"]], [&["a"], &["b", "a"]]] {
+            let error = read(&lists).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use super::world::{Node, SHARDS, id, options, shard};
 use crate::common::manual;
 use abide_storage::{
-    AlarmRow, AlarmState, BegunAttempt, Bookmark, ClockTime, ErrorKind, Isolation, Lsn, ObjectKey,
-    RealDisk, ShardClaim, SimDisk, Store,
+    AlarmRow, AlarmState, BegunAttempt, Bookmark, ErrorKind, Isolation, Lsn, ObjectKey, RealDisk,
+    ShardClaim, SimDisk, Store,
 };
 use std::sync::Arc;
 
@@ -265,50 +265,6 @@ fn numbers_of_a_new_life_are_above_those_in_other_logs() {
 }
 
 #[test]
-fn a_wait_ends_at_the_same_moment_wherever_its_shard_is() {
-    let number = SHARDS[0];
-    let key = |node: &Node| ObjectKey {
-        namespace: node.store().namespace(CLASS).unwrap(),
-        id: id(number, 1),
-    };
-    let ends = |node: &Node| {
-        let db = node.open(CLASS, id(number, 1)).unwrap();
-        let set_back = node.store().alarms().set_back();
-        let entry = node.store().alarms().get(key(node)).unwrap();
-        let row = db.alarm().unwrap().unwrap();
-        assert_eq!(entry.due_at(set_back), row.scheduled_at(set_back));
-        entry.due_at(set_back)
-    };
-    let (mut a, mut b) = (Node::start(), Node::start());
-    // The clock of `a` is 700 ms ahead of the shared one, that of `b` is 400 ms behind it.
-    a.store().share_clock(-700).unwrap();
-    b.store().share_clock(400).unwrap();
-    a.claim(number, 1, Vec::new()).unwrap();
-    let now = ClockTime {
-        unix_millis: 50_700,
-        set_back: -700,
-    };
-    let db = a.open(CLASS, id(number, 1)).unwrap();
-    db.set_alarm(Some(&AlarmRow::set(60_700, true, now)))
-        .unwrap();
-    db.commit().unwrap();
-    drop(db);
-    a.ship();
-    assert_eq!(ends(&a), 60_700);
-    let until = a.give_up(number);
-    b.claim(number, 2, vec![a.inherited(1, Lsn::ZERO, until)])
-        .unwrap();
-    assert_eq!(ends(&b), 59_600);
-    let until = b.give_up(number);
-    let parts = vec![
-        a.inherited(1, Lsn::ZERO, a.shipped),
-        b.inherited(2, Lsn::ZERO, until),
-    ];
-    a.claim(number, 3, parts).unwrap();
-    assert_eq!(ends(&a), 60_700);
-}
-
-#[test]
 fn shard_calls_need_claims_shards() {
     let store = manual(&SimDisk::new());
     let claim = ShardClaim {
@@ -320,7 +276,6 @@ fn shard_calls_need_claims_shards() {
     };
     for error in [
         store.claim_shard(&claim).unwrap_err(),
-        store.share_clock(1).unwrap_err(),
         store.close_shard(shard(1)).unwrap_err(),
         store.forget_shard(shard(1)).unwrap_err(),
     ] {
