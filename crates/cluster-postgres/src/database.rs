@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use abide_cluster::{Connection, SHARDS, SessionId};
-use tokio_postgres::{
-    Config,
-    config::{Host, TargetSessionAttrs},
-};
+use abide_postgres::Address;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use crate::{
     Error,
@@ -41,19 +39,20 @@ pub enum Accept {
 /// gives up waiting for standbys is confirmed like any other.
 #[derive(Clone, Debug)]
 pub struct Database {
-    config: Config,
+    address: Address,
     accept: Accept,
 }
 
 impl Database {
-    /// The database at an address such as `host=db1,db2 user=abide dbname=abide` or `postgresql://abide@db1/abide`. With several
-    /// hosts, the first one is used that accepts writes. Nothing is asked of it yet.
+    /// The database at an address ([`abide_postgres`]) such as `host=db1,db2 user=abide dbname=abide` or `postgresql://abide@db1/abide`.
+    /// With several hosts, the first one is used that accepts writes. Nothing is asked of it yet.
     ///
     /// # Errors
     /// [`Error::Address`].
     pub fn new(address: &str, accept: Accept) -> Result<Self, Error> {
-        let parsed = address.parse::<Config>();
-        let mut config = parsed.map_err(|error| Error::Address(error.to_string()))?;
+        let parsed = Address::new(address);
+        let mut address = parsed.map_err(|error| Error::Address(error.to_string()))?;
+        let config = &mut address.config;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(Error::Address("it names no host".to_owned()));
         }
@@ -69,7 +68,7 @@ impl Database {
         if config.get_hosts().is_empty() || !config.get_hosts().iter().all(is_local) {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
-        Ok(Self { config, accept })
+        Ok(Self { address, accept })
     }
 
     /// Creates the tables, unless they are there.
@@ -196,9 +195,9 @@ impl Database {
     }
 
     pub(crate) async fn open(&self, name: &str) -> Result<Line, Error> {
-        let mut config = self.config.clone();
-        config.application_name(name);
-        Ok(Line::open(&config, self.accept).await?)
+        let mut address = self.address.clone();
+        address.config.application_name(name);
+        Ok(Line::open(&address, self.accept).await?)
     }
 }
 

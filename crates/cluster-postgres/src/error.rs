@@ -1,6 +1,6 @@
 //! What can go wrong outside of the statements of a session, whose failures are [`Outcome`](abide_cluster::Outcome)s.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use abide_cluster::{Lsn, SessionId};
 use tokio_postgres::error::SqlState;
@@ -73,6 +73,10 @@ impl From<Failure> for Error {
 fn text(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(of) => of.to_string(),
-        None => error.to_string(),
+        // Why there is no connection is in the source alone.
+        None => match error.source() {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
     }
 }

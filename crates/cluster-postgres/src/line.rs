@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
+use abide_postgres::{Address, Stream};
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, NoTls, Row, Socket, Statement,
+    AsyncMessage, Client, Connection, Row, Socket, Statement,
     error::{DbError, Severity},
-    tls::NoTlsStream,
     types::ToSql,
 };
 use tracing::{debug, warn};
@@ -39,16 +39,17 @@ pub(crate) struct Line {
 
 impl Line {
     /// Connects, sets what statements depend on, and checks that commits are durable.
-    pub(crate) async fn open(config: &Config, accept: Accept) -> Result<Self, Failure> {
+    pub(crate) async fn open(address: &Address, accept: Accept) -> Result<Self, Failure> {
+        let config = &address.config;
         let hosts = config.get_hosts().len().max(1) as u32;
         let each = config.get_connect_timeout().copied();
         let patience = each.unwrap_or(CONNECT_TIMEOUT) * hosts + CONNECT_TIMEOUT;
-        let opened = timeout(patience, Self::try_open(config, accept)).await;
+        let opened = timeout(patience, Self::try_open(address, accept)).await;
         opened.unwrap_or(Err(Failure::Late(patience)))
     }
 
-    async fn try_open(config: &Config, accept: Accept) -> Result<Self, Failure> {
-        let (client, connection) = config.connect(NoTls).await?;
+    async fn try_open(address: &Address, accept: Accept) -> Result<Self, Failure> {
+        let (client, connection) = address.config.connect(address.tls.clone()).await?;
         let is_warned = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn(drive(connection, is_warned.clone()));
         let line = Self {
@@ -146,7 +147,7 @@ impl Drop for Line {
 }
 
 /// Drives a connection. Messages are taken in the order in which they arrive: a statement ends after the warning that came before its end.
-async fn drive(mut connection: Connection<Socket, NoTlsStream>, is_warned: Arc<AtomicBool>) {
+async fn drive(mut connection: Connection<Socket, Stream<Socket>>, is_warned: Arc<AtomicBool>) {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         match message {
             Ok(AsyncMessage::Notice(notice)) if is_warning(&notice) => {

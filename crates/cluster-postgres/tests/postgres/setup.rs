@@ -1,13 +1,19 @@
+use std::fs;
+
 use abide_cluster::{Answer, Outcome, Statement};
 use abide_cluster_postgres::{Accept, Database, Error};
 use abide_harness::Postgres;
 use futures_util::future::join_all;
 
-use crate::support::{Server, admin};
+use crate::support::{Own, Server, admin};
 
 #[test]
 fn an_address_without_a_host_is_refused() {
-    for (address, part) in [("dbname=abide", "host"), ("host", "not valid")] {
+    for (address, part) in [
+        ("dbname=abide", "host"),
+        ("host", "not valid"),
+        ("host=a sslmode=verify-ca", "verify-full"),
+    ] {
         let error = Database::new(address, Accept::Local)
             .unwrap_err()
             .to_string();
@@ -75,6 +81,51 @@ async fn a_server_that_can_lose_commits_is_refused() {
         let error = server.database.check().await.unwrap_err().to_string();
         assert!(error.contains(&format!("Set {setting} = on")), "{error}");
     }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn connections_are_encrypted_to_a_server_that_proves_who_it_is() {
+    let postgres = Postgres::start_with_tls();
+    let dir = tempfile::tempdir().unwrap();
+    let foreign = dir.path().join("foreign.pem");
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+    fs::write(&foreign, certificate.unwrap().cert.pem()).unwrap();
+    let own = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../verify/harness/shared/tls/certificate.pem"
+    );
+    let database = |host: &str, authority: &str| {
+        let place = format!("host={host} hostaddr=");
+        let address = postgres.address_with_tls().replace("host=", &place);
+        let address = format!("{address} sslmode=verify-full sslrootcert='{authority}'");
+        Database::new(&address, Accept::Local).unwrap()
+    };
+    for (host, authority, part) in [
+        (
+            "localhost",
+            foreign.to_str().unwrap(),
+            "invalid peer certificate",
+        ),
+        ("elsewhere", own, "not valid for name"),
+    ] {
+        let refused = database(host, authority).init().await.unwrap_err();
+        assert!(refused.to_string().contains(part), "{refused}");
+    }
+    let database = database("localhost", own);
+    database.init().await.unwrap();
+    let session = database.begin(1, 1, 1).await.unwrap().unwrap();
+    let own = Own::new(&database, session);
+    for said in [
+        own.append(0, b"12345678").await,
+        own.say(&Statement::Renew(1)).await,
+        own.say(&Statement::Trim).await,
+    ] {
+        assert_eq!(said, Outcome::Done(Answer::Committed));
+    }
+    let encrypted = "select count(*) from pg_stat_ssl join pg_stat_activity using (pid) where ssl and application_name like 'abide %'";
+    let row = admin(&postgres).await.query_one(encrypted, &[]).await;
+    assert_eq!(row.unwrap().get::<_, i64>(0), 3);
 }
 
 #[tokio::test]

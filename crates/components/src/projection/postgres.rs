@@ -1,20 +1,14 @@
 //! A read model in `PostgreSQL`.
 
-mod address;
-mod binding;
-mod tls;
-
 use std::collections::BTreeMap;
 
 use abide::Value;
+use abide_postgres::{Address, Tls};
 use futures_util::future::{BoxFuture, try_join_all};
 use tokio_postgres::{
     Client, Config, Statement,
     types::{IsNull, ToSql, Type as Pg, private::BytesMut, to_sql_checked},
 };
-
-use address::Address;
-use tls::Tls;
 
 use super::{
     Begun, Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
@@ -60,10 +54,9 @@ impl PostgresModel {
     /// # Errors
     /// If the text names no server, or the file cannot be read.
     pub fn new(server: &str, tables: Tables) -> Result<Self, ProjectionError> {
-        let password = std::env::var("PGPASSWORD").ok();
-        let Address { mut config, verify } = Address::read(server, password)?;
-        let tls = Tls::new(verify)
-            .map_err(|error| ProjectionError::Invalid(format!("TLS cannot be set up: {error}")))?;
+        let address = Address::new(server);
+        let Address { mut config, tls } =
+            address.map_err(|error| ProjectionError::Invalid(error.to_string()))?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(limits::CONNECT_TIMEOUT);
         }

@@ -46,7 +46,7 @@ const NAMED: [(&str, &str); 15] = [
 ];
 
 /// Crates that one library alone may name.
-const NAMED_BY: [(&str, &str, &str); 3] = [
+const NAMED_BY: [(&str, &str, &str); 5] = [
     (
         "components",
         "yrs",
@@ -56,6 +56,16 @@ const NAMED_BY: [(&str, &str, &str); 3] = [
         "history",
         "object_store",
         "the HTTP client of its stores, which a program may use for its own stores, and a store that a program brings",
+    ),
+    (
+        "postgres",
+        "tokio",
+        "the streams that TLS encrypts, for `tokio_postgres`",
+    ),
+    (
+        "postgres",
+        "tokio_postgres",
+        "the client that connects: parts of the project use it, and no program",
     ),
     (
         "storage",

@@ -1,29 +1,47 @@
-//! The address of a `PostgreSQL` server, and its connection options.
+//! The address of a server, and its connection options.
 
-use std::{fs, str::FromStr};
+use std::{env, fs, path::Path, str::FromStr};
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::{Config, config::SslMode};
 
-use super::tls::Verify;
-use crate::projection::ProjectionError;
+use crate::{Tls, tls::Trust};
 
-/// A parsed connection string.
-pub(super) struct Address {
-    pub(super) config: Config,
-    pub(super) verify: Verify,
+/// Where a server is, and how to connect to it.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the caller takes it apart")]
+pub struct Address {
+    /// What the client knows of it.
+    pub config: Config,
+    /// The TLS that `config` asks for.
+    pub tls: Tls,
 }
+
+/// Why a text is no address. Does not contain the text, which may have a password.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressError(String);
 
 /// Parameters that are parsed here and not by the client: it knows neither `verify-full` nor files.
 #[derive(Default)]
 struct Own {
     sslmode: Option<String>,
+    sslrootcert: Option<String>,
     passfile: Option<String>,
 }
 
 impl Address {
-    /// Parses a text of keys and values, or a URL. `password` is used if the text has none.
-    pub(super) fn read(text: &str, password: Option<String>) -> Result<Self, ProjectionError> {
+    /// Parses a text of keys and values such as `host=db user=abide dbname=abide`, or a URL such as `postgresql://abide@db/abide`. Reads
+    /// the files that it names, and the certificates that the machine trusts if they are needed.
+    ///
+    /// # Errors
+    /// The text names no server, or has an unknown key or value; a file cannot be read.
+    pub fn new(text: &str) -> Result<Self, AddressError> {
+        Self::read(text, env::var("PGPASSWORD").ok())
+    }
+
+    /// The same. `password` is used if the text has none.
+    fn read(text: &str, password: Option<String>) -> Result<Self, AddressError> {
         let mut own = Own::default();
         let rest = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             own.take_from_url(text)
@@ -33,30 +51,38 @@ impl Address {
         // The text may contain a password, and the parser's error may quote it.
         let config = rest.and_then(|rest| Config::from_str(&rest).ok());
         let mut config = config.ok_or_else(|| {
-            ProjectionError::Invalid(
+            AddressError(
                 "the text says no server: one looks like `host=127.0.0.1 user=abide dbname=billing`, \
                  where a password with spaces or quotes stands in '…'"
                     .to_owned(),
             )
         })?;
-        let (mode, verify) = match own.sslmode.as_deref() {
+        let file = own.sslrootcert.as_deref().map(Path::new);
+        let authorities = file.map_or(Trust::Machine, Trust::File);
+        let (mode, trust) = match own.sslmode.as_deref() {
             // Without a host name the client would make no TLS connection, and no other.
-            None if config.get_hosts().is_empty() => (SslMode::Disable, Verify::Nothing),
-            None | Some("prefer") => (SslMode::Prefer, Verify::Nothing),
-            Some("disable") => (SslMode::Disable, Verify::Nothing),
-            Some("require") => (SslMode::Require, Verify::Nothing),
-            Some("verify-full") => (SslMode::Require, Verify::Full),
+            None if config.get_hosts().is_empty() => (SslMode::Disable, Trust::Any),
+            None | Some("prefer") => (SslMode::Prefer, Trust::Any),
+            Some("disable") => (SslMode::Disable, Trust::Any),
+            Some("require") => (SslMode::Require, Trust::Any),
+            Some("verify-full") => (SslMode::Require, authorities),
             Some(_) => {
-                return Err(ProjectionError::Invalid(
+                return Err(AddressError(
                     "sslmode must be `disable`, `prefer`, `require` or `verify-full`".to_owned(),
                 ));
             }
         };
+        if file.is_some() && trust == Trust::Any {
+            return Err(AddressError(
+                "sslrootcert is only used with sslmode=verify-full: set that, or remove it"
+                    .to_owned(),
+            ));
+        }
         config.ssl_mode(mode);
         if config.get_password().is_none() {
             let of_file = own.passfile.map(|file| {
                 fs::read_to_string(&file).map_err(|error| {
-                    ProjectionError::Invalid(format!("the passfile {file} cannot be read: {error}"))
+                    AddressError(format!("the passfile {file} cannot be read: {error}"))
                 })
             });
             let of_file = of_file.transpose()?;
@@ -64,7 +90,8 @@ impl Address {
                 config.password(password.trim_end_matches(['\n', '\r']));
             }
         }
-        Ok(Self { config, verify })
+        let tls = Tls::new(trust).map_err(AddressError)?;
+        Ok(Self { config, tls })
     }
 }
 
@@ -73,6 +100,7 @@ impl Own {
     fn take(&mut self, key: &str, value: &str) -> bool {
         match key {
             "sslmode" => self.sslmode = Some(value.to_owned()),
+            "sslrootcert" => self.sslrootcert = Some(value.to_owned()),
             "passfile" => self.passfile = Some(value.to_owned()),
             _ => return false,
         }
@@ -143,12 +171,11 @@ mod tests {
 
     #[test]
     fn modes_are_read_from_pairs_and_from_urls() {
-        for (mode, expected, verify) in [
-            ("", SslMode::Prefer, Verify::Nothing),
-            ("prefer", SslMode::Prefer, Verify::Nothing),
-            ("disable", SslMode::Disable, Verify::Nothing),
-            ("require", SslMode::Require, Verify::Nothing),
-            ("verify-full", SslMode::Require, Verify::Full),
+        for (mode, expected) in [
+            ("", SslMode::Prefer),
+            ("prefer", SslMode::Prefer),
+            ("disable", SslMode::Disable),
+            ("require", SslMode::Require),
         ] {
             let pair = if mode.is_empty() {
                 String::new()
@@ -165,17 +192,40 @@ mod tests {
                 format!("postgres://b:c%20d@a?connect_timeout=3&{pair}"),
             ] {
                 let text = text.trim_end_matches(['&', '?']);
-                let Address {
-                    config,
-                    verify: told,
-                } = read(text);
-                assert_eq!((config.get_ssl_mode(), told), (expected, verify), "{text}");
+                let Address { config, .. } = read(text);
+                assert_eq!(config.get_ssl_mode(), expected, "{text}");
                 assert_eq!(config.get_user(), Some("b"));
                 assert_eq!(config.get_password(), Some(&b"c d"[..]));
             }
         }
         let refused = Address::read("host=a sslmode=verify-ca", None).map(|_| ());
         assert!(refused.unwrap_err().to_string().contains("verify-full"));
+    }
+
+    #[test]
+    fn a_file_names_those_who_may_vouch_for_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let [good, empty] = ["good", "empty"].map(|name| dir.path().join(name));
+        let own = rcgen::generate_simple_self_signed(vec!["db".to_owned()]).unwrap();
+        fs::write(&good, own.cert.pem()).unwrap();
+        fs::write(&empty, "").unwrap();
+        let verified = |file: &Path| {
+            let file = file.display();
+            format!("host=db sslmode=verify-full sslrootcert='{file}'")
+        };
+        let config = read(&verified(&good)).config;
+        assert_eq!(config.get_ssl_mode(), SslMode::Require);
+        for (text, part) in [
+            (verified(&empty), "it has none in PEM"),
+            (verified(&dir.path().join("missing")), "cannot be read"),
+            (
+                verified(&good).replace("verify-full", "require"),
+                "verify-full",
+            ),
+        ] {
+            let refused = Address::read(&text, None).unwrap_err().to_string();
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 
     #[test]

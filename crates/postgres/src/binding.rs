@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 /// `tls-server-end-point` (RFC 5929, section 4.1): the hash of the server's certificate, by the function that its
 /// signature uses, and by SHA-256 instead of MD5 and SHA-1. `None` if the signature does not say which it uses.
-pub(super) fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     // Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm SEQUENCE { algorithm OBJECT IDENTIFIER, … }, … }
     let (fields, _) = element(certificate)?;
     let (_, fields) = element(fields)?;
