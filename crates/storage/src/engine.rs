@@ -87,7 +87,10 @@ impl Engine {
                 archiver.clone(),
             ),
             sweep: Mutex::default(),
-            hydration: Hydration::new(shared.catalog.current().hydration.map(|state| state.next)),
+            hydration: Hydration::new(
+                shared.catalog.current().hydration.map(|state| state.next),
+                shared.options.has_shared_runs(),
+            ),
             shared,
             segments,
             objects,

@@ -189,7 +189,12 @@ impl Shard {
 
     /// The directory of its object files within that of a class: the first byte of their ids in hex, which four shards share.
     pub(crate) fn directory(self) -> String {
-        hex::encode([(self.0 >> (Self::BITS - 8)) as u8])
+        hex::encode([self.first_byte()])
+    }
+
+    /// The first byte of the ids of its objects.
+    pub(crate) fn first_byte(self) -> u8 {
+        (self.0 >> (Self::BITS - 8)) as u8
     }
 
     /// Its number, counted from 0.

@@ -98,7 +98,7 @@
 //!   above those that the object had.
 //! - **s27** Stores that share objects ([`StoreOptions::claims_shards`]) log no record of a shard at or after the position where they
 //!   closed it ([`Store::close_shard`]). A store that claims the shard ([`Store::claim_shard`]) has exactly the objects
-//!   and alarms that the records of the earlier owners describe.
+//!   and alarms that the records of the earlier owners describe, whether they are in logs or in runs ([`Store::write_run`]).
 //!
 //! # Example
 //!
@@ -230,7 +230,7 @@ pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
-pub use shards::{EarlierLog, Inherited, ShardClaim};
+pub use shards::{EarlierLog, Inherited, ShardClaim, SharedRun, WrittenRun};
 pub use shared_namespaces::SharedNamespaces;
 pub use sql_limits::SqlLimits;
 pub use statistics::StoreStats;

@@ -42,7 +42,8 @@ pub struct StoreOptions {
     /// How much history is kept.
     pub archive: ArchiveOptions,
     /// Where the runs are that a lazy restore has left in their store ([`RestoreOptions::remote`]). A directory that has such
-    /// runs is not opened without. Default none.
+    /// runs is not opened without. With `claims_shards`, where the runs are that all stores share
+    /// ([`Store::list_runs`](crate::Store::list_runs)). Default none.
     ///
     /// [`RestoreOptions::remote`]: crate::RestoreOptions::remote
     #[setters(into)]
@@ -128,6 +129,11 @@ impl std::fmt::Debug for StoreOptions {
 }
 
 impl StoreOptions {
+    /// Whether the store shares runs of history with others.
+    pub(crate) fn has_shared_runs(&self) -> bool {
+        self.claims_shards && self.remote_runs.is_some()
+    }
+
     /// Small segments and checkpoints, for tests and stores in memory.
     pub fn small() -> Self {
         Self {

@@ -179,6 +179,11 @@ impl Object {
 }
 
 impl Pages {
+    /// Returns whether the log's tail has only changes of the object, and its file was not looked at.
+    pub(crate) fn continues_file(&self) -> bool {
+        self.tail.is_some_and(|tail| !tail.is_whole)
+    }
+
     /// Returns whether a commit that is replayed may be the next one of the object. Called for its first record.
     pub(crate) fn may_be_next(&self, record: &Header) -> bool {
         let is_first = self.size == 0 && !self.ended && self.tail.is_none();

@@ -77,8 +77,8 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
             first: true,
             last: false,
         };
-        // An object that never had a complete file is entirely in these pages.
-        let is_whole = !pages.has_file || pages.tail.is_some_and(|tail| tail.is_whole);
+        // An object that never had a complete file is entirely in these pages, unless the log has only changes of it.
+        let is_whole = pages.tail.map_or(!pages.has_file, |tail| tail.is_whole);
         let first = pages.tail.map(|tail| tail.first);
         let continues = match first {
             _ if is_whole => Continues::Nothing,

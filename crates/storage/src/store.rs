@@ -19,7 +19,7 @@ use crate::quarantine::QuarantinedObject;
 use crate::recovery;
 use crate::repair::{Repair, Repaired};
 use crate::restore::{Cut, CutPage, Import, Incoming, PastDatabase, TimelinesEnd};
-use crate::shards::ShardClaim;
+use crate::shards::{Inherited, ShardClaim, SharedRun, WrittenRun};
 use crate::statistics::StoreStats;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -128,8 +128,9 @@ impl Store {
     /// written. For a store with [`StoreOptions::claims_shards`]. Applies all records of the shard: not for a thread that runs
     /// objects.
     ///
-    /// The caller has made sure that no earlier owner logs records of the shard any more. An object whose first commit is not
-    /// among the records is quarantined when it is opened. A large transaction whose last record is not there was never released, and
+    /// The caller has made sure that no earlier owner logs records of the shard any more, and that all runs are listed that have records of
+    /// it. Where logs have only changes of an object, the next checkpoint writes its file from the runs: it waits for a store of runs that
+    /// does not answer. If commits before them are in no run, the object is quarantined. A large transaction whose last record is not there was never released, and
     /// is not adopted.
     ///
     /// # Errors
@@ -139,6 +140,39 @@ impl Store {
     /// error: a class that only earlier owners had cannot be recorded. In all cases the store does not own the shard.
     pub fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
         self.0.engine.claim_shard(claim)
+    }
+
+    /// Writes a run of history with records of tenures: what earlier owners have left of the store's shards, and then its own records of
+    /// them up to [`Store::checkpointed`]. `number` is that of no other run of any store. `None` if there are no records.
+    ///
+    /// The run is durable on this disk, and no store lists it yet. All runs that were listed before are listed here, and have what is
+    /// before these records. The tenures of each shard come in the order of their generations. Takes memory for all records, and reads
+    /// older runs: not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the store does not share runs, or a log lacks a part. [`ErrorKind::Damaged`]: the runs lack commits that are
+    /// before the records. [`ErrorKind::Busy`]: a run cannot be read now. A disk error. In all cases there is no run.
+    pub fn write_run(
+        &self,
+        number: u64,
+        tenures: &[(Shard, Inherited)],
+    ) -> Result<Option<WrittenRun>> {
+        self.0.engine.write_shared_run(number, tenures)
+    }
+
+    /// Adds runs to the list, which all stores have in the same order. From now on objects that a claim finds in no log have their states
+    /// in the runs, and get their files when they are opened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the store does not share runs. [`ErrorKind::Damaged`]: a description is not valid. A disk error.
+    pub fn list_runs(&self, runs: &[SharedRun]) -> Result<()> {
+        self.0.engine.list_shared_runs(runs)
+    }
+
+    /// The position of the newest checkpoint. The records after it can be read without those before it and without object files, if they
+    /// have what is before them in runs.
+    pub fn checkpointed(&self) -> Lsn {
+        self.0.engine.shared.catalog.current().redo()
     }
 
     /// Stops logging a shard. Returns the end of the log: all records of the shard are before it. Another store may claim the shard
@@ -175,7 +209,7 @@ impl Store {
     }
 
     /// Returns whether the object may have its state in the archive alone, because the directory was restored lazily
-    /// ([`RestoreOptions::lazy`](crate::RestoreOptions::lazy)): then [`Store::open_object`] first does what [`Store::hydrate`]
+    /// ([`RestoreOptions::lazy`](crate::RestoreOptions::lazy)), or because stores share runs ([`Store::list_runs`]): then [`Store::open_object`] first does what [`Store::hydrate`]
     /// does. Does not ask the disk.
     pub fn may_need_hydration(&self, key: ObjectKey) -> bool {
         self.0.engine.hydration.may_lack(key)
@@ -189,13 +223,13 @@ impl Store {
     }
 
     /// Has the object ready to be opened, if it has its state in the archive alone: its file is written, durably. All such objects
-    /// get their files in the background; this one gets it now. Takes as long as reading and writing the object does: not for a
+    /// get their files in the background, except those in shared runs; this one gets it now. Takes as long as reading and writing the object does: not for a
     /// thread that runs objects. A large one ([`RestoreOptions::large_bytes`](crate::RestoreOptions::large_bytes)) is ready without
     /// a file: it is read page by page until it has one.
     ///
     /// # Errors
     /// The archive or the disk cannot be read or written; nothing is lost, and a later call tries again. An object without a
-    /// whole state in the archive is quarantined, and the call succeeds.
+    /// whole state in the archive is quarantined, and the call succeeds. [`ErrorKind::Moved`]: the store does not own its shard.
     pub fn hydrate(&self, key: ObjectKey) -> Result<()> {
         self.0.engine.hydrate(key)
     }
@@ -565,7 +599,7 @@ impl Store {
 
     /// Reads all pages of an object as they are in its file and in memory, at one commit. The object may be open: commits and
     /// checkpoints wait for one page at most. `None` if the object is quarantined, was written again each time, or has no file yet
-    /// after a lazy restore. Reads a file: not for a thread that runs objects.
+    /// after a lazy restore, or in a store that shares runs. Reads a file: not for a thread that runs objects.
     ///
     /// # Errors
     /// The file cannot be read.

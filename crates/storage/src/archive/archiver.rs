@@ -24,7 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Fast: compression does not block the log's writer, but it does block the checkpoint.
-const COMPRESSION: i32 = 1;
+pub(crate) const COMPRESSION: i32 = 1;
 
 /// The position up to which a checkpoint has written every object's file.
 #[derive(Clone, Copy)]
@@ -145,7 +145,7 @@ impl Archiver {
         let most = ARCHIVE_STEP_BYTES.min(usize::try_from(share).unwrap_or(usize::MAX));
         let segments = reader::open(&*self.shared().disk, self.segments.used())?;
         reader::read(&segments, from, Some(redo), |logged| {
-            gathered.add(logged);
+            gathered.add(logged.parts, logged.position());
             if gathered.bytes() >= most {
                 self.archive_range(&mut gathered, from, logged.end, horizon, written)?;
                 from = logged.end;

@@ -7,7 +7,7 @@ use crate::alarm_entry::AlarmChange;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Life, Lsn, ObjectKey, Position};
 use crate::limits::{PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
-use crate::log::reader::Logged;
+use crate::log::record::Header;
 use rustc_hash::FxHashMap;
 
 /// The encoded entries of a range of the log, and where the entries of each object are.
@@ -30,21 +30,21 @@ pub(crate) struct Left {
 }
 
 impl Gathered {
-    pub(crate) fn add(&mut self, logged: &Logged<'_>) {
-        let parts = logged.parts.len();
-        for (at, (header, payload)) in logged.parts.iter().enumerate() {
+    /// Adds the records of a transaction, whose end is at this position of all logs.
+    pub(crate) fn add(&mut self, records: &[(Header, impl AsRef<[u8]>)], position: Position) {
+        let parts = records.len();
+        for (at, (header, payload)) in records.iter().enumerate() {
             self.places.push((header.key, self.bytes.len()));
             if header.replaces && at == 0 {
                 self.replacing.push((header.key, header.commit));
             }
-            let begins = (header.life == Life::Begins).then_some(AlarmChange::Cleared);
-            if let Some(alarm) = header.alarm.or(begins) {
+            if let Some(alarm) = header.alarm_change() {
                 self.alarms.insert(header.key, alarm);
             }
             let head = Head {
                 key: header.key,
                 commit: header.commit,
-                position: Position::at(header.epoch.into(), logged.end),
+                position,
                 database_pages: header.database_pages,
                 unix_millis: header.unix_millis,
                 entries: header.entries,
@@ -54,6 +54,7 @@ impl Gathered {
                 first: at == 0,
                 last: at + 1 == parts,
             };
+            let payload = payload.as_ref();
             Entry { head, payload }.encode(&mut self.bytes);
         }
     }

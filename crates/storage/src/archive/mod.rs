@@ -96,6 +96,7 @@ pub(crate) fn prepare(
             data_dir.display()
         )));
     }
+    let is_shared = options.has_shared_runs();
     let options = options.archive;
     let dir = data_dir.join(DIR);
     let failed = |error| {
@@ -104,7 +105,7 @@ pub(crate) fn prepare(
             &error,
         )
     };
-    if manifest.hydration.is_some() && !options.enabled {
+    if manifest.hydration.is_some() && !options.enabled && !is_shared {
         return Err(Error::refused(format!(
             "objects of {} have their states in the archive alone until the restore has completed: open it with the archive switched on",
             data_dir.display()
@@ -227,7 +228,7 @@ impl Archive {
     }
 
     /// Begins a run.
-    fn create_run(&self, meta: RunMeta, compression: i32) -> Result<RunWriter> {
+    pub(crate) fn create_run(&self, meta: RunMeta, compression: i32) -> Result<RunWriter> {
         let threads = self.shared.parallel_threads();
         let Shared { disk, catalog, .. } = &*self.shared;
         let manifest = catalog.current();

@@ -2,7 +2,7 @@
 
 use super::ObjectDb;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
 use crate::pagefile::PageFile;
 use std::rc::Rc;
@@ -11,10 +11,16 @@ use std::sync::Arc;
 impl Engine {
     /// Opens an object as a file for a connection.
     pub(crate) fn page_file(self: &Arc<Self>, key: ObjectKey) -> Result<Rc<PageFile>> {
+        let owned = self.must_own(key)?;
         self.hydrate(key)?;
         let opened = self.objects.open(key);
         let object = opened.inspect_err(|_| self.recount_quarantined())?;
-        Ok(Rc::new(PageFile::new(self.clone(), object)))
+        let is_same_tenure = object.owned == owned;
+        let file = Rc::new(PageFile::new(self.clone(), object));
+        // In another tenure, it may have no file yet.
+        is_same_tenure
+            .then_some(file)
+            .ok_or_else(|| Error::moved(key))
     }
 
     /// Opens an object's database.

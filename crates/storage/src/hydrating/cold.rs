@@ -20,7 +20,9 @@ impl Engine {
     /// A run, or a directory, cannot be read.
     pub(crate) fn cold(&self, key: ObjectKey) -> Result<Option<IndexEntry>> {
         let manifest = self.shared.catalog.current();
-        if self.is_quarantined(&manifest, key) {
+        // First: what is asked next is of the tenure in which the shard is owned.
+        let is_owned = self.shared.log.owned(key.shard()).is_some();
+        if !is_owned || self.needs_no_file(&manifest, key) {
             return Ok(None);
         }
         Ok(self.cold_on_disk(key)?.map(|(_, newest)| newest))
@@ -72,10 +74,23 @@ impl Engine {
         names.map_err(|error| Error::io(format_args!("reading {}", part.display()), &error))
     }
 
-    fn is_quarantined(&self, manifest: &Manifest, key: ObjectKey) -> bool {
+    /// Returns whether the log has only changes of an object, whose file was not looked at.
+    pub(super) fn lacks_base(&self, key: ObjectKey) -> bool {
+        let object = self.objects.find(key);
+        object.is_some_and(|object| object.pages().continues_file())
+    }
+
+    /// Returns whether an object needs no file: it is unavailable, or memory has all of it.
+    fn needs_no_file(&self, manifest: &Manifest, key: ObjectKey) -> bool {
+        let is_shared = self.shared.options.has_shared_runs();
         let in_memory = || {
             let object = self.objects.find(key);
-            object.is_some_and(|object| object.pages().quarantined.is_some())
+            object.is_some_and(|object| {
+                let pages = object.pages();
+                // Not so of a large one after a lazy restore: its pages are read one by one until it has its file.
+                let is_whole = pages.ended || (pages.size > 0 && !pages.continues_file());
+                pages.quarantined.is_some() || (is_shared && is_whole)
+            })
         };
         manifest.quarantine_of(key).is_some() || in_memory()
     }
@@ -133,8 +148,9 @@ impl ColdObjects<'_> {
         let is_cold = |(key, newest): &(ObjectKey, IndexEntry)| {
             is_before(newest, state.before)
                 && manifest.unique_key(key.namespace).is_some()
+                && engine.shared.log.owned(key.shard()).is_some()
                 && !has_file.contains(key)
-                && !engine.is_quarantined(manifest, *key)
+                && !engine.needs_no_file(manifest, *key)
         };
         Ok(known.into_iter().filter(is_cold).collect())
     }

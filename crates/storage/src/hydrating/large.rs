@@ -30,7 +30,9 @@ impl FindStandIn for PagesOf {
 
     fn complete(&self, key: ObjectKey) -> Result<()> {
         match self.0.upgrade() {
-            Some(engine) if engine.is_large(key) => engine.write_file(key),
+            Some(engine) if engine.is_large(key) || engine.lacks_base(key) => {
+                engine.write_file(key)
+            }
             _ => Ok(()),
         }
     }

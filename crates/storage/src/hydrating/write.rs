@@ -24,8 +24,9 @@ impl Engine {
     /// Has a cold object ready to be opened: writes its file, unless pages of it can be read one by one.
     ///
     /// # Errors
-    /// As [`Engine::write_file`].
+    /// As [`Engine::write_file`]. The store does not own the object's shard.
     pub(crate) fn hydrate(&self, key: ObjectKey) -> Result<()> {
+        self.must_own(key)?;
         if self.is_large(key) && self.paged_file(key)?.is_some() {
             return Ok(());
         }
@@ -38,7 +39,7 @@ impl Engine {
     /// The archive, or the disk, cannot be read or written. The object stays cold: try again. If the archive does not have its
     /// whole state, the object is quarantined.
     pub(crate) fn write_file(&self, key: ObjectKey) -> Result<()> {
-        if !self.hydration.may_lack(key) {
+        if !self.hydration.may_lack(key) || self.has_file_already(key)? {
             return Ok(());
         }
         let claim = self.hydration.claims.claim(key);
@@ -55,6 +56,15 @@ impl Engine {
         self.put_in_place(&[written])
     }
 
+    /// Returns whether an object is known not to be cold, so that those that are need not be waited for.
+    fn has_file_already(&self, key: ObjectKey) -> Result<bool> {
+        let path = self.shared.catalog.object_path(key);
+        let Some(path) = path.filter(|_| !self.hydration.claims.has(key)) else {
+            return Ok(false);
+        };
+        self.has_file_or_end(&path)
+    }
+
     /// Writes the file of a cold object, and does not sync it. `None` if the object is quarantined, because the archive does
     /// not have its whole state.
     pub(super) fn write_cold<'a>(
@@ -67,8 +77,8 @@ impl Engine {
             return Ok(None);
         };
         let Some(image) = self.archive.newest_image(newest)? else {
-            let why = "its newest state is not complete in the archive that the data directory was restored from";
-            // At once: when its part has ended, nothing else says that there was an object.
+            let why = "its newest state is not complete in the archive";
+            // At once: when all others have their files, nothing else says that there was an object.
             self.shared.publish(|manifest| {
                 let entry = Quarantine::new(why.to_owned());
                 manifest.quarantined.insert(key.to_string(), entry);

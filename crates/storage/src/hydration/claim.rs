@@ -43,6 +43,11 @@ impl Claims {
         }
     }
 
+    /// Returns whether someone has claimed an object.
+    pub(crate) fn has(&self, key: ObjectKey) -> bool {
+        self.claimed.lock().keys.contains(&key)
+    }
+
     /// Claims an object, unless someone else has it.
     pub(crate) fn try_claim(&self, key: ObjectKey) -> Option<Claim<'_>> {
         if !self.claimed.lock().keys.insert(key) {

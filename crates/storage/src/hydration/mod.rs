@@ -13,6 +13,10 @@
 //! - A large object may be opened before it has its file: then its pages are read from the archive as they are needed
 //!   ([`PagedFile`]). A checkpoint writes its whole file before it brings it up to date.
 //! - Until all objects have their files, the archive is the only copy of the others. No runs are merged or removed meanwhile.
+//!
+//! Where stores share runs ([`crate::shards`]), every object of a shard that is claimed may be cold, and gets its file when it is opened. A
+//! thread claims the object before it asks who owns the shard, and a shard is forgotten once no object of it is claimed: no file
+//! outlives the tenure.
 
 mod claim;
 mod paged_file;
@@ -29,6 +33,8 @@ pub(crate) use pass::Pass;
 
 /// How far the hydration of an open store is.
 pub(crate) struct Hydration {
+    /// Objects get their files only when they are opened.
+    is_on_demand: bool,
     /// Objects whose ids begin with a lower byte have their files.
     next: AtomicU32,
     pub(crate) claims: Claims,
@@ -44,8 +50,9 @@ pub(crate) const BYTES: u32 = 256;
 
 impl Hydration {
     /// `next` is the manifest's; `None` if all objects have their files.
-    pub(crate) fn new(next: Option<u8>) -> Self {
+    pub(crate) fn new(next: Option<u8>, is_on_demand: bool) -> Self {
         Self {
+            is_on_demand,
             next: AtomicU32::new(next.map_or(BYTES, u32::from)),
             claims: Claims::default(),
             paged: PagedFiles::default(),
@@ -70,8 +77,11 @@ impl Hydration {
         self.claims.wait_for(|key| key.namespace == namespace);
     }
 
-    /// The first byte of the ids of the objects that are looked at next; [`BYTES`] at the end.
+    /// The first byte of the ids of the objects that are written next in the background; [`BYTES`] at the end.
     pub(crate) fn next(&self) -> u32 {
+        if self.is_on_demand {
+            return BYTES;
+        }
         self.next.load(Ordering::Acquire)
     }
 
@@ -87,7 +97,7 @@ impl Hydration {
 
     /// How many of 256 equal parts of all objects are yet to be looked at; 0 if all objects have their files.
     pub(crate) fn parts_left(&self) -> u32 {
-        BYTES - self.next.load(Ordering::Acquire)
+        BYTES - self.next()
     }
 
     /// Files written since the store was opened.

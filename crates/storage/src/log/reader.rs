@@ -12,7 +12,7 @@ use super::record::{self, HEADER_BYTES, Header};
 use super::segment::{FoundHeader, HEADER_BLOCK, LOG_VERSION, SegmentHeader, file_name, number_of};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
-use crate::ident::{Epoch, Lsn};
+use crate::ident::{Epoch, Generation, Lsn, Position};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,6 +116,15 @@ pub(crate) struct Logged<'a> {
     pub(crate) parts: &'a [(Header, Cow<'a, [u8]>)],
     /// The position after its last record.
     pub(crate) end: Lsn,
+}
+
+impl Logged<'_> {
+    /// The end of the transaction among the positions of all logs.
+    pub(crate) fn position(&self) -> Position {
+        let first = self.parts.first();
+        let generation = first.map_or(Generation(0), |(header, _)| header.epoch.into());
+        Position::at(generation, self.end)
+    }
 }
 
 /// Passes every complete transaction from `redo` on to `take`, in order, and returns where the log ends. With `until`,

@@ -70,6 +70,12 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// What the record does to the object's alarm: an object that begins has none.
+    pub(crate) fn alarm_change(&self) -> Option<AlarmChange> {
+        let begins = (self.life == Life::Begins).then_some(AlarmChange::Cleared);
+        self.alarm.or(begins)
+    }
+
     /// Writes the header. [`stamp`] and [`set_time`] fill in the fields that are not known yet.
     pub(crate) fn write(&self, bytes: &mut [u8]) {
         let (alarm_flags, alarm_due) = match self.alarm {

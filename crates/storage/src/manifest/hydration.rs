@@ -1,5 +1,6 @@
-//! Objects that have no files yet, because their directory was restored lazily.
+//! Objects that have no files yet, because their directory was restored lazily, or because stores share runs.
 
+use super::MOST_PLACES;
 use crate::ident::ObjectKey;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,12 @@ pub(crate) struct HydrationState {
 }
 
 impl HydrationState {
+    /// Every object that a log or a file does not have may be in a run that another store has written.
+    pub(crate) const OF_SHARED_RUNS: Self = Self {
+        next: 0,
+        before: MOST_PLACES,
+    };
+
     /// Returns whether an object may lack its file.
     pub(crate) fn may_lack(&self, key: ObjectKey) -> bool {
         key.id[0] >= self.next

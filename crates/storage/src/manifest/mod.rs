@@ -39,9 +39,12 @@ const TITLE: &str = "abide manifest";
 /// More bytes than a file can have, and a bound for other counts.
 const MOST_BYTES: u64 = 1 << 48;
 
+/// Above every position of a log and every number of a file.
+pub(crate) const MOST_PLACES: u64 = 1 << 62;
+
 /// Returns whether a store can reach this log position or file number.
 fn is_place(number: u64) -> bool {
-    number <= 1 << 62
+    number <= MOST_PLACES
 }
 
 /// The content of the manifest.

@@ -27,7 +27,7 @@ use crate::log::reader::{self, Found, Logged};
 use crate::log::segment::FoundHeader;
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
 use crate::log::{LOG_DIR, Log};
-use crate::manifest::Manifest;
+use crate::manifest::{HydrationState, Manifest};
 use crate::open_files::OpenFiles;
 use crate::options::StoreOptions;
 use crate::overlay::Object;
@@ -209,7 +209,11 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
             )));
         }
     }
-    let manifest = Manifest::empty(options.segment_bytes);
+    let mut manifest = Manifest::empty(options.segment_bytes);
+    if options.has_shared_runs() {
+        disk.create_dir_all(&archive_dir).map_err(failed)?;
+        manifest.hydration = Some(HydrationState::OF_SHARED_RUNS);
+    }
     manifest.store(disk, dir)?;
     Ok(manifest)
 }

@@ -138,8 +138,12 @@ impl Engine {
 
     /// Reads an object's newest commit number, whether it is open or not.
     fn at_present<R>(&self, key: ObjectKey, look: impl FnOnce(&Object, &Pages) -> R) -> Result<R> {
+        let owned = self.must_own(key)?;
         self.hydrate(key)?;
         let (seen, object) = self.objects.with(key, |object, pages| {
+            if object.owned != owned {
+                return (Err(Error::moved(key)), object.clone());
+            }
             let looked = self.objects.look_at_file(object, pages);
             (looked.map(|()| look(object, pages)), object.clone())
         })?;

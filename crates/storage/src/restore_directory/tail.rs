@@ -168,7 +168,7 @@ impl Tail {
             |logged| {
                 let first = logged.parts.first();
                 if !first.is_some_and(|(first, _)| is_deleted(first)) {
-                    gathered.add(logged);
+                    gathered.add(logged.parts, logged.position());
                 }
                 if gathered.bytes() >= ARCHIVE_STEP_BYTES {
                     write(&mut gathered, logged.end)?;

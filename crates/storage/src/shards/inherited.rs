@@ -2,10 +2,11 @@
 
 use super::ShardClaim;
 use super::earlier_log::{EarlierLog, Record};
-use crate::alarm_entry::{AlarmChange, AlarmEntry};
+use super::runs;
+use crate::alarm_entry::AlarmChange;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::ident::{Lsn, ObjectKey};
+use crate::ident::{Life, Lsn, ObjectKey, Shard};
 use crate::overlay::Object;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +26,45 @@ pub struct Inherited {
     pub log: Arc<EarlierLog>,
 }
 
-/// An object as its earlier owners left it.
+/// One complete transaction in an earlier owner's log.
+pub(super) struct Transaction<'a> {
+    pub(super) records: &'a [Record<'a>],
+    /// The position after it.
+    pub(super) end: Lsn,
+}
+
+impl Inherited {
+    /// Passes the complete transactions of a shard to `take`, in order. The last one is not, if the log ends within it: it was never
+    /// released.
+    pub(super) fn transactions(
+        &self,
+        shard: Shard,
+        mut take: impl FnMut(Transaction<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.log.must_cover(self.since, self.until)?;
+        let records: Vec<_> = self.log.records_of(shard, self.since, self.until).collect();
+        for records in records.chunk_by(|(header, _), _| !header.last_part) {
+            let Some((last, _)) = records.last().filter(|(last, _)| last.last_part) else {
+                continue;
+            };
+            if let Some((other, _)) = records.iter().find(|(of, _)| of.key != last.key) {
+                return Err(Error::damaged(format!(
+                    "the transaction at {} belongs to several objects",
+                    other.lsn
+                )));
+            }
+            let end = last.lsn.advance(last.length);
+            take(Transaction { records, end })?;
+        }
+        Ok(())
+    }
+}
+
+/// An object as the logs of its earlier owners have it.
 pub(super) struct Adopted {
     pub(super) object: Arc<Object>,
-    pub(super) alarm: Option<AlarmEntry>,
+    /// What they do to its alarm, as far as they do.
+    pub(super) alarm: Option<AlarmChange>,
 }
 
 impl Engine {
@@ -58,44 +94,24 @@ impl Engine {
         inherited: &Inherited,
         adopted: &mut BTreeMap<ObjectKey, Adopted>,
     ) -> Result<()> {
-        let Inherited {
-            since, until, log, ..
-        } = inherited;
-        log.must_cover(*since, *until)?;
-        self.learn_namespaces(log.namespaces())?;
-        let records: Vec<_> = log.records_of(claim.shard, *since, *until).collect();
-        for transaction in records.chunk_by(|(header, _), _| !header.last_part) {
-            // The last one is not, if the log ends within it: it was never released.
-            let is_complete = transaction.last().is_some_and(|(last, _)| last.last_part);
-            if is_complete {
-                self.apply(claim, transaction, adopted)?;
-            }
-        }
-        Ok(())
+        self.learn_namespaces(inherited.log.namespaces())?;
+        inherited.transactions(claim.shard, |transaction| {
+            self.apply(claim, &transaction, adopted)
+        })
     }
 
-    /// Applies one complete transaction to its object.
+    /// Applies one transaction to its object.
     fn apply(
         &self,
         claim: &ShardClaim,
-        transaction: &[Record<'_>],
+        transaction: &Transaction<'_>,
         adopted: &mut BTreeMap<ObjectKey, Adopted>,
     ) -> Result<()> {
-        let (Some((first, _)), Some((last, _))) = (transaction.first(), transaction.last()) else {
+        let Some((first, _)) = transaction.records.first() else {
             return Ok(());
         };
-        let mut headers = transaction.iter().map(|(header, _)| header);
-        if headers.any(|header| header.key != first.key) {
-            return Err(Error::damaged(format!(
-                "the transaction at {} belongs to several objects",
-                first.lsn
-            )));
-        }
         if first.replaces {
-            return Err(Error::refused(format!(
-                "the object {} was replaced by a restore or fork too large for the log; its state is only on its earlier owner's machine",
-                first.key
-            )));
+            return Err(runs::replaced(first.key));
         }
         let path = self.shared.catalog.object_path(first.key);
         let path = path.ok_or_else(|| {
@@ -115,16 +131,12 @@ impl Engine {
                 first.commit.0, first.key, pages.commit.0
             )));
         }
-        let end = last.lsn.advance(last.length);
-        for (header, payload) in transaction {
+        for (header, payload) in transaction.records {
             pages
-                .apply(header, end, payload)
+                .apply(header, transaction.end, payload)
                 .map_err(|why| Error::damaged(format!("the object {}: {why}", first.key)))?;
-            match header.alarm {
-                Some(AlarmChange::Set(entry)) => adopted.alarm = Some(entry),
-                Some(AlarmChange::Cleared) => adopted.alarm = None,
-                None => {}
-            }
+            let ends = (header.life == Life::Ends).then_some(AlarmChange::Cleared);
+            adopted.alarm = header.alarm_change().or(ends).or(adopted.alarm);
         }
         Ok(())
     }

@@ -13,17 +13,21 @@
 mod earlier_log;
 mod inherited;
 mod namespaces;
+mod runs;
 
 pub use earlier_log::EarlierLog;
 pub use inherited::Inherited;
+pub use runs::{SharedRun, WrittenRun};
 
+use crate::alarm_entry::AlarmChange;
+use crate::archive::index::IndexEntry;
 use crate::disk::sync_names;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{Generation, Lsn, ObjectKey, Shard};
 use crate::log::tenures::{Owned, Tenure};
 use crate::quarantine;
-use inherited::Adopted;
+use std::collections::BTreeMap;
 
 /// A shard to take over: see [`Store::claim_shard`](crate::Store::claim_shard).
 #[derive(Clone, Debug)]
@@ -40,6 +44,14 @@ pub struct ShardClaim {
     pub floor: u64,
     /// What earlier owners have logged and not archived, in the order of their generations.
     pub inherited: Vec<Inherited>,
+}
+
+/// The alarms of objects as the runs have them.
+fn known_alarms(archived: &BTreeMap<ObjectKey, IndexEntry>) -> BTreeMap<ObjectKey, AlarmChange> {
+    let archived = archived.iter();
+    archived
+        .filter_map(|(key, newest)| Some((*key, newest.newest.alarm.change()?)))
+        .collect()
 }
 
 impl ShardClaim {
@@ -77,6 +89,7 @@ impl Engine {
                 claim.shard.get()
             )));
         }
+        let archived = self.archived_in(claim.shard)?;
         let adopted = self.read_inherited(claim)?;
         // Excludes other claims, and checkpoints, which may hold objects of an earlier tenure.
         let _unchanged = self.checkpointer.pause()?;
@@ -89,9 +102,15 @@ impl Engine {
             )));
         }
         // Before the shard is open: the first commit of an object may change its alarm.
-        for Adopted { object, alarm } in &adopted {
-            if let Some(entry) = alarm {
-                self.alarms.adopt(object.key, *entry, claim.since);
+        let mut alarms = known_alarms(&archived);
+        alarms.extend(
+            adopted
+                .iter()
+                .filter_map(|of| Some((of.object.key, of.alarm?))),
+        );
+        for (key, alarm) in alarms {
+            if let AlarmChange::Set(entry) = alarm {
+                self.alarms.adopt(key, entry, claim.since);
             }
         }
         self.objects
@@ -112,15 +131,13 @@ impl Engine {
     /// See [`crate::Store::forget_shard`].
     pub(crate) fn forget_shard(&self, shard: Shard) -> Result<()> {
         self.must_share("forget a shard")?;
+        let is_of_shard = |key: &ObjectKey| key.shard() == shard;
+        self.must_have_closed(shard)?;
+        // Files that are being written. No other begins.
+        self.hydration.claims.wait_for(is_of_shard);
         // Excludes claims, and checkpoints, which write files of its objects.
         let _unchanged = self.checkpointer.pause()?;
-        if !self.shared.log.has_closed_shard(shard) {
-            return Err(Error::input(format!(
-                "shard {} is open in this store, or was forgotten: close it first",
-                shard.get()
-            )));
-        }
-        let is_of_shard = |key: &ObjectKey| key.shard() == shard;
+        self.must_have_closed(shard)?;
         self.objects.must_be_closed(is_of_shard)?;
         self.objects.forget(is_of_shard);
         self.alarms.forget(is_of_shard);
@@ -128,6 +145,16 @@ impl Engine {
         self.remove_files_of(shard)?;
         self.shared.log.free_shard(shard);
         Ok(())
+    }
+
+    fn must_have_closed(&self, shard: Shard) -> Result<()> {
+        if self.shared.log.has_closed_shard(shard) {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "shard {} is open in this store, or was forgotten: close it first",
+            shard.get()
+        )))
     }
 
     /// Ends the quarantines of some objects.
@@ -175,6 +202,15 @@ impl Engine {
             sync_names(disk, &dir)?;
         }
         Ok(())
+    }
+
+    /// What an object of this store begins with in the present tenure of its shard.
+    ///
+    /// # Errors
+    /// The store does not own the shard.
+    pub(crate) fn must_own(&self, key: ObjectKey) -> Result<Owned> {
+        let owned = self.shared.log.owned(key.shard());
+        owned.ok_or_else(|| Error::moved(key))
     }
 
     pub(crate) fn must_share(&self, to: &str) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Random lives of several stores beside a model: writes, shards that move, processes that are killed. Each owner finds exactly what
 //! the earlier ones have shipped.
 
-use super::world::{Node, SHARDS, id};
-use abide_storage::{AlarmRow, ErrorKind, Lsn, ObjectDb, ObjectKey, SplitMix64};
+use super::world::{Node, SHARDS, SharedRuns, id};
+use abide_storage::{
+    AlarmRow, ErrorKind, Inherited, Lsn, ObjectDb, ObjectKey, SharedRun, SplitMix64,
+};
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 60;
@@ -27,7 +29,7 @@ struct Commit {
 
 type Name = (&'static str, [u8; 32]);
 
-/// A tenure of a shard, which ends at `until` in the log of its process.
+/// A tenure of a shard, which ends at `until` in the log of its process. What is before `since` is in runs.
 struct Tenure {
     process: usize,
     since: Lsn,
@@ -41,21 +43,88 @@ struct World {
     /// The last tenure of each is open.
     shards: BTreeMap<u16, Vec<Tenure>>,
     commits: BTreeMap<Name, Vec<Commit>>,
+    /// The store of runs, if there is one.
+    runs: Option<SharedRuns>,
+    /// All runs that are listed. A process lists those that it lacks before it claims or writes one.
+    listed: Vec<SharedRun>,
+    /// How many each process lists.
+    known: BTreeMap<usize, usize>,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, runs: Option<SharedRuns>) -> Self {
         let mut world = Self {
             random: SplitMix64::new(seed),
-            processes: (0..NODES).map(|_| Node::start()).collect(),
+            processes: Vec::new(),
             shards: BTreeMap::new(),
             commits: BTreeMap::new(),
+            runs,
+            listed: Vec::new(),
+            known: BTreeMap::new(),
         };
+        for _ in 0..NODES {
+            world.start();
+        }
         for number in SHARDS {
             world.shards.insert(number, Vec::new());
             world.claim(number);
         }
         world
+    }
+
+    fn start(&mut self) {
+        let runs = self.runs.as_ref();
+        let node = runs.map_or_else(Node::start, Node::start_with_runs);
+        self.processes.push(node);
+    }
+
+    /// Has a process list the runs that it lacks.
+    fn list(&mut self, process: usize) {
+        if self.runs.is_none() {
+            return;
+        }
+        let known = self.known.entry(process).or_default();
+        let store = self.processes[process].store();
+        store.list_runs(&self.listed[*known..]).unwrap();
+        *known = self.listed.len();
+    }
+
+    /// A process writes a run with everything that its shards have in logs, up to its checkpoint, and lists it. If it is not
+    /// listed, it counts for nothing.
+    fn archive(&mut self) {
+        let process = self.any_alive();
+        let Some(runs) = self.runs.clone() else {
+            return;
+        };
+        self.processes[process].ship();
+        self.list(process);
+        let until = self.processes[process].store().checkpointed();
+        let mut tenures: Vec<(u16, Inherited)> = Vec::new();
+        for (number, of_shard) in &self.shards {
+            if self.owner(*number) != process {
+                continue;
+            }
+            for (generation, tenure) in (1..).zip(of_shard) {
+                let until = tenure.until.unwrap_or(until);
+                if tenure.since < until {
+                    let node = &self.processes[tenure.process];
+                    tenures.push((*number, node.inherited(generation, tenure.since, until)));
+                }
+            }
+        }
+        let run = self.processes[process].write_run(&runs, &tenures);
+        let is_refused = self.below(4) == 0;
+        let Some(run) = run.filter(|_| !is_refused) else {
+            return;
+        };
+        self.listed.push(run);
+        for of_shard in self.shards.values_mut() {
+            if of_shard.last().unwrap().process == process {
+                for tenure in of_shard {
+                    tenure.since = tenure.until.unwrap_or(until).max(tenure.since);
+                }
+            }
+        }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -81,10 +150,12 @@ impl World {
     fn claim(&mut self, number: u16) {
         let process = self.any_alive();
         self.processes[process].ship();
+        self.list(process);
         let tenures = &self.shards[&number];
-        let parts = (1..).zip(tenures).map(|(generation, tenure)| {
-            let until = tenure.until.unwrap();
-            self.processes[tenure.process].inherited(generation, tenure.since, until)
+        let parts = (1..).zip(tenures).filter_map(|(generation, tenure)| {
+            let (since, until) = (tenure.since, tenure.until.unwrap());
+            let node = &self.processes[tenure.process];
+            (since < until || self.runs.is_none()).then(|| node.inherited(generation, since, until))
         });
         let parts = parts.collect();
         let generation = tenures.len() as u32 + 1;
@@ -123,7 +194,7 @@ impl World {
         for commits in self.commits.values_mut() {
             commits.retain(|commit| commit.process != process || commit.end <= shipped);
         }
-        self.processes.push(Node::start());
+        self.start();
         for number in SHARDS {
             if self.owner(number) == process {
                 self.end_tenure(number, shipped);
@@ -205,7 +276,8 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.below(20) {
+        let kinds = if self.runs.is_some() { 24 } else { 20 };
+        match self.below(kinds) {
             0..10 => self.write(),
             10..14 => {
                 let process = self.any_alive();
@@ -216,7 +288,8 @@ impl World {
                 self.processes[process].store().checkpoint().unwrap();
             }
             16..19 => self.move_shard(),
-            _ => self.kill(),
+            19 => self.kill(),
+            _ => self.archive(),
         }
     }
 }
@@ -229,15 +302,29 @@ fn read(db: &ObjectDb) -> State {
     }
 }
 
+fn live(mut world: World) -> World {
+    for _ in 0..STEPS {
+        world.step();
+    }
+    for number in SHARDS {
+        world.check(number);
+    }
+    world
+}
+
 #[test]
 fn s27_each_owner_finds_what_the_ones_before_have_shipped() {
     for seed in 0..SEEDS {
-        let mut world = World::new(seed);
-        for _ in 0..STEPS {
-            world.step();
-        }
-        for number in SHARDS {
-            world.check(number);
-        }
+        live(World::new(seed, None));
     }
+}
+
+#[test]
+fn s27_each_owner_finds_what_is_in_runs_and_after_them_in_logs() {
+    let mut runs = 0;
+    for seed in 0..SEEDS {
+        let world = live(World::new(seed, Some(SharedRuns::default())));
+        runs += world.listed.len();
+    }
+    assert!(runs > SEEDS as usize, "{runs} runs");
 }

@@ -3,4 +3,5 @@
 mod claims;
 mod lives;
 mod moves;
+mod runs;
 mod world;

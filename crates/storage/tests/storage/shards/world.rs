@@ -2,8 +2,9 @@
 
 use crate::common::DIR;
 use abide_storage::{
-    ArchiveOptions, EarlierLog, Inherited, Lsn, ObjectDb, ObjectKey, Result, Shard, ShardClaim,
-    SharedNamespaces, SimDisk, Store, StoreOptions,
+    ArchiveOptions, Disk, DiskFile, EarlierLog, Inherited, Lsn, ObjectDb, ObjectKey, OpenMode,
+    RemoteRuns, Result, Shard, ShardClaim, SharedNamespaces, SharedRun, SimDisk, Store,
+    StoreOptions,
 };
 use std::io;
 use std::path::Path;
@@ -28,6 +29,7 @@ pub(super) fn id(shard: u16, object: u8) -> [u8; 32] {
 /// One process: a store with its log, from which it ships what is durable.
 pub(super) struct Node {
     pub(super) store: Option<Store>,
+    pub(super) disk: SimDisk,
     /// What it has shipped, and what remains of it.
     pub(super) log: Vec<Arc<[u8]>>,
     pub(super) shipped: Lsn,
@@ -37,8 +39,31 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn start() -> Self {
+        Self::start_with(options())
+    }
+
+    /// The same, with runs that all stores share.
+    pub(super) fn start_with_runs(runs: &SharedRuns) -> Self {
+        Self::start_with_store(Arc::new(runs.clone()))
+    }
+
+    /// The same, with this way to reach them.
+    pub(super) fn start_with_store(runs: Arc<dyn RemoteRuns>) -> Self {
+        Self::start_with(options().remote_runs(runs))
+    }
+
+    /// Opens the directory of a process that has ended.
+    pub(super) fn open_again(&self, runs: &SharedRuns) -> Result<Store> {
+        let runs: Arc<dyn RemoteRuns> = Arc::new(runs.clone());
+        let options = options().remote_runs(runs);
+        Store::open(Arc::new(self.disk.clone()), Path::new(DIR), options)
+    }
+
+    fn start_with(options: StoreOptions) -> Self {
+        let disk = SimDisk::new();
         Self {
-            store: Some(open(&SimDisk::new()).unwrap()),
+            store: Some(Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap()),
+            disk,
             log: Vec::new(),
             shipped: Lsn::ZERO,
             ends: Vec::new(),
@@ -125,6 +150,31 @@ impl Node {
         self.store().claim_shard(&claim).map(|()| since)
     }
 
+    /// Writes a run of these tenures, and puts it into the store of runs.
+    pub(super) fn write_run(
+        &self,
+        runs: &SharedRuns,
+        tenures: &[(u16, Inherited)],
+    ) -> Option<SharedRun> {
+        let tenures: Vec<_> = tenures
+            .iter()
+            .map(|(number, of)| (shard(*number), of.clone()))
+            .collect();
+        let mut number = runs.next.lock().unwrap();
+        *number += 1;
+        let written = self.store().write_run(*number, &tenures).unwrap()?;
+        let place = format!("{DIR}/run {number}");
+        let file = self.disk.open(&written.path, OpenMode::Existing).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        self.disk.remove(&written.path).unwrap();
+        runs.disk.create_dir_all(Path::new(DIR)).unwrap();
+        let copy = runs.disk.open(Path::new(&place), OpenMode::Create).unwrap();
+        copy.write_at(&bytes, 0).unwrap();
+        let about = written.about;
+        Some(SharedRun { about, place })
+    }
+
     /// Gives a shard up: no record of it is after the returned position.
     pub(super) fn give_up(&mut self, number: u16) -> Lsn {
         let until = self.store().close_shard(shard(number)).unwrap();
@@ -132,6 +182,19 @@ impl Node {
         assert!(until <= self.shipped);
         self.store().forget_shard(shard(number)).unwrap();
         until
+    }
+}
+
+/// A store of runs that all nodes reach.
+#[derive(Clone, Default)]
+pub(super) struct SharedRuns {
+    pub(super) disk: SimDisk,
+    next: Arc<Mutex<u64>>,
+}
+
+impl RemoteRuns for SharedRuns {
+    fn open(&self, _: u64, place: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(Path::new(place), OpenMode::Existing)
     }
 }
 
@@ -157,8 +220,4 @@ pub(super) fn options() -> StoreOptions {
         .shared_namespaces(Some(Arc::new(AllNamespaces) as Arc<_>))
         .await_copy(true)
         .archive(ArchiveOptions::default().enabled(false))
-}
-
-fn open(disk: &SimDisk) -> Result<Store> {
-    Store::open(Arc::new(disk.clone()), Path::new(DIR), options())
 }

@@ -1,0 +1,211 @@
+//! Runs of history that stores share: each has the records of tenures, and is listed by all stores in the same order.
+//!
+//! A run has what earlier owners have left of a shard before the owner's own records of it, and a run that is listed later has later
+//! records. So the order of the list is the order of each object's commits, by all of its owners. A record has the generation of its
+//! tenure, and its position in the log in which it was.
+//!
+//! The runs have the only states of objects that no log has: nothing of them is merged or given up here.
+
+use super::Inherited;
+use crate::archive::archiver::COMPRESSION;
+use crate::archive::gathered::Gathered;
+use crate::archive::index::IndexEntry;
+use crate::archive::lookup::Lookup;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::ident::{CommitNo, Generation, Life, Lsn, ObjectKey, Position, Shard};
+use crate::manifest::{MOST_PLACES, RunMeta};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A run that a store has written and no store lists yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WrittenRun {
+    /// What [`SharedRun::about`] is to be.
+    pub about: String,
+    /// Its file, which is durable. The caller copies it, and then removes it.
+    pub path: PathBuf,
+}
+
+/// A run that all stores list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "the caller builds it")]
+pub struct SharedRun {
+    /// What [`WrittenRun::about`] was.
+    pub about: String,
+    /// Where it is, for [`RemoteRuns::open`](crate::RemoteRuns::open).
+    pub place: String,
+}
+
+/// What a store says of a run that it has written.
+#[derive(Serialize, Deserialize)]
+struct Description {
+    #[serde(flatten)]
+    meta: RunMeta,
+    /// The unique keys of all namespaces, by their numbers.
+    namespaces: Vec<String>,
+}
+
+/// The records of tenures, by object, of which each continues the one before.
+#[derive(Default)]
+struct Records {
+    gathered: Gathered,
+    /// The newest commit of each object, and whether it has ended the object.
+    newest: BTreeMap<ObjectKey, (CommitNo, bool)>,
+    generations: BTreeMap<Shard, u32>,
+}
+
+impl Records {
+    fn add_tenure(&mut self, shard: Shard, tenure: &Inherited) -> Result<()> {
+        let before = self.generations.insert(shard, tenure.generation);
+        if before >= Some(tenure.generation) {
+            return Err(Error::input(format!(
+                "the generations of shard {} do not rise: give its tenures from the oldest to the newest",
+                shard.get()
+            )));
+        }
+        let generation = Generation(tenure.generation);
+        tenure.transactions(shard, |transaction| {
+            let Some((first, _)) = transaction.records.first() else {
+                return Ok(());
+            };
+            let before = self
+                .newest
+                .insert(first.key, (first.commit, first.life == Life::Ends));
+            let continues = match before {
+                None => true,
+                Some((_, has_ended)) if has_ended => first.life == Life::Begins,
+                Some((commit, _)) => first.life != Life::Begins && first.commit == commit.next(),
+            };
+            if !continues {
+                return Err(gap(first.key));
+            }
+            let position = Position::at(generation, transaction.end);
+            self.gathered.add(transaction.records, position);
+            Ok(())
+        })
+    }
+}
+
+impl Engine {
+    /// See [`crate::Store::write_run`].
+    pub(crate) fn write_shared_run(
+        &self,
+        number: u64,
+        tenures: &[(Shard, Inherited)],
+    ) -> Result<Option<WrittenRun>> {
+        self.must_have_shared_runs("write a run")?;
+        if number > MOST_PLACES {
+            return Err(Error::input(format!(
+                "{number} is no number of a run: it is at most {MOST_PLACES}"
+            )));
+        }
+        let mut records = Records::default();
+        for (shard, tenure) in tenures {
+            self.learn_namespaces(tenure.log.namespaces())?;
+            records.add_tenure(*shard, tenure)?;
+        }
+        let mut gathered = records.gathered;
+        if gathered.bytes() == 0 {
+            return Ok(None);
+        }
+        gathered.sort();
+        let meta = RunMeta::of_log(number, 0, 0);
+        let mut writer = self.archive.create_run(meta, COMPRESSION)?;
+        let mut older = Lookup::new(&self.archive);
+        for places in gathered.objects() {
+            let left = gathered.write_object(
+                places,
+                Lsn::ZERO,
+                |key| {
+                    let newest = older.newest(key);
+                    older.must_have_read_all()?;
+                    Ok(newest)
+                },
+                |head, _| Err(replaced(head.key)),
+                |_, _| Ok(false),
+                &mut writer,
+            )?;
+            if !left.is_complete {
+                let key = places.first().map(|(key, _)| *key);
+                return Err(key.map_or_else(|| Error::damaged("an empty object"), gap));
+            }
+        }
+        let description = Description {
+            meta: writer.finish()?,
+            namespaces: self.shared.catalog.current().namespaces.clone(),
+        };
+        Ok(Some(WrittenRun {
+            path: self.archive.dir().join(RunMeta::file_name(number)),
+            about: serde_json::to_string(&description)
+                .map_err(|error| Error::io("describing a run", &error.into()))?,
+        }))
+    }
+
+    /// See [`crate::Store::list_runs`].
+    pub(crate) fn list_shared_runs(&self, runs: &[SharedRun]) -> Result<()> {
+        self.must_have_shared_runs("list runs")?;
+        let read = runs.iter().map(|run| {
+            serde_json::from_str(&run.about).map_err(|error| {
+                Error::damaged(format!("a run at {} is not described: {error}", run.place))
+            })
+        });
+        let described: Vec<Description> = read.collect::<Result<_>>()?;
+        for description in &described {
+            self.learn_namespaces(&description.namespaces)?;
+        }
+        self.archive.publish(|state| {
+            for (Description { meta, .. }, run) in described.into_iter().zip(runs) {
+                let place = run.place.clone();
+                // It may be listed, if an earlier call has failed.
+                if state.remote.insert(meta.number, place).is_none() {
+                    state.runs.push(meta);
+                }
+            }
+        })
+    }
+
+    /// The objects of a shard as the runs have them.
+    ///
+    /// # Errors
+    /// A run cannot be read.
+    pub(super) fn archived_in(&self, shard: Shard) -> Result<BTreeMap<ObjectKey, IndexEntry>> {
+        let mut newest = self.archive.newest_entries();
+        let byte = shard.first_byte();
+        newest.skip_to(byte);
+        let found = newest.with_first_byte(byte);
+        if let Some((_, error)) = newest.unread().first() {
+            return Err(error.clone());
+        }
+        let of_shard = found.into_iter();
+        Ok(of_shard
+            .filter(|(key, newest)| key.shard() == shard && newest.newest.pages > 0)
+            .collect())
+    }
+
+    fn must_have_shared_runs(&self, to: &str) -> Result<()> {
+        self.must_share(to)?;
+        if self.shared.options.has_shared_runs() {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "cannot {to} of a store without shared runs: open it with StoreOptions::remote_runs"
+        )))
+    }
+}
+
+/// The error for commits that are nowhere.
+fn gap(key: ObjectKey) -> Error {
+    Error::damaged(format!(
+        "commits of the object {key} are missing before others of it that are in logs: neither logs nor runs have them"
+    ))
+}
+
+/// The error for a state that is in a file of its owner alone.
+pub(super) fn replaced(key: ObjectKey) -> Error {
+    Error::refused(format!(
+        "the object {key} was replaced by a restore or fork too large for the log; its state is only on its earlier owner's machine"
+    ))
+}

@@ -1,0 +1,339 @@
+//! Runs that stores share: a claim finds in them what no log has.
+
+use super::world::{Node, SHARDS, SharedRuns, id};
+use crate::common::DIR;
+use abide_storage::{
+    AlarmRow, Disk, DiskFile, ErrorKind, Inherited, Lsn, ObjectKey, OpenMode, RemoteRuns, SharedRun,
+};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+const CLASS: &str = "Archived";
+const SHARD: u16 = SHARDS[0];
+
+fn key(node: &Node, object: u8) -> ObjectKey {
+    let namespace = node.store().namespace(CLASS).unwrap();
+    let id = id(SHARD, object);
+    ObjectKey { namespace, id }
+}
+
+fn put(node: &mut Node, object: u8, value: &[u8]) {
+    let db = node.open(CLASS, id(SHARD, object)).unwrap();
+    db.kv_put("k", value).unwrap();
+    db.commit().unwrap();
+    drop(db);
+    node.ship();
+}
+
+fn get(node: &Node, object: u8) -> Option<Vec<u8>> {
+    let db = node.open(CLASS, id(SHARD, object)).unwrap();
+    db.kv_get("k").unwrap()
+}
+
+/// The run of a node's own records of the shard, up to its checkpoint. Returns that position, too.
+fn archive(node: &Node, runs: &SharedRuns, generation: u32, since: Lsn) -> (SharedRun, Lsn) {
+    let until = node.store().checkpointed();
+    let own = node.inherited(generation, since, until);
+    let run = node.write_run(runs, &[(SHARD, own)]).unwrap();
+    node.store().list_runs(std::slice::from_ref(&run)).unwrap();
+    (run, until)
+}
+
+/// Three objects in a run: the first has an alarm, the second changes afterwards, and the third is deleted afterwards.
+fn left_behind(runs: &SharedRuns) -> (SharedRun, Vec<Inherited>) {
+    let mut node = Node::start_with_runs(runs);
+    let since = node.claim(SHARD, 1, Vec::new()).unwrap();
+    for object in 1..=3 {
+        put(&mut node, object, &[object; 9_000]);
+    }
+    for object in 1..=2 {
+        let db = node.open(CLASS, id(SHARD, object)).unwrap();
+        let due = 1_000 + i64::from(object);
+        db.set_alarm(Some(&AlarmRow::at(due))).unwrap();
+        db.commit().unwrap();
+    }
+    node.ship();
+    node.store().checkpoint().unwrap();
+    let (run, until) = archive(&node, runs, 1, since);
+    put(&mut node, 2, b"changed");
+    let db = node.open(CLASS, id(SHARD, 3)).unwrap();
+    db.delete_all().unwrap();
+    db.commit().unwrap();
+    drop(db);
+    node.ship();
+    let end = node.shipped;
+    (run, vec![node.inherited(1, until, end)])
+}
+
+#[test]
+fn an_owner_finds_objects_in_runs_and_what_follows_in_logs() {
+    let runs = SharedRuns::default();
+    let (run, parts) = left_behind(&runs);
+    let mut heir = Node::start_with_runs(&runs);
+    heir.store().list_runs(&[run]).unwrap();
+    let since = heir.claim(SHARD, 2, parts.clone()).unwrap();
+    let store = heir.store();
+    let due = |object| {
+        store
+            .alarms()
+            .get(key(&heir, object))
+            .map(|entry| entry.due)
+    };
+    assert_eq!([1, 2, 3].map(due), [Some(1_001), Some(1_002), None]);
+    let exists = |object| store.has_object(key(&heir, object)).unwrap();
+    assert_eq!([1, 2, 3, 4].map(exists), [true, true, false, false]);
+    let namespace = key(&heir, 1).namespace;
+    let all = store.objects_after(namespace, None, 9).unwrap();
+    assert_eq!(all, [key(&heir, 1), key(&heir, 2)]);
+    // The changes of the second are written to its file, although it was not opened.
+    store.checkpoint().unwrap();
+    assert_eq!(get(&heir, 1).unwrap(), [1; 9_000]);
+    assert_eq!(get(&heir, 2).unwrap(), b"changed");
+    assert_eq!(get(&heir, 3), None);
+    put(&mut heir, 3, b"new");
+
+    // Its run has what it has inherited, and then its own records.
+    heir.store().checkpoint().unwrap();
+    let until = heir.store().checkpointed();
+    let mut tenures: Vec<_> = parts.into_iter().map(|part| (SHARD, part)).collect();
+    tenures.push((SHARD, heir.inherited(2, since, until)));
+    let second = heir.write_run(&runs, &tenures).unwrap();
+    let third = Node::start_with_runs(&runs);
+    let (first, _) = left_behind(&runs);
+    third.store().list_runs(&[first, second]).unwrap();
+    third.claim(SHARD, 3, Vec::new()).unwrap();
+    assert_eq!(get(&third, 1).unwrap(), [1; 9_000]);
+    assert_eq!(get(&third, 2).unwrap(), b"changed");
+    assert_eq!(get(&third, 3).unwrap(), b"new");
+}
+
+/// A store of runs that can be out of reach.
+struct Reached(SharedRuns, Arc<AtomicBool>);
+
+impl RemoteRuns for Reached {
+    fn open(&self, _: u64, place: &str) -> io::Result<Arc<dyn DiskFile>> {
+        if !self.1.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.0.disk.open(Path::new(place), OpenMode::Existing)
+    }
+}
+
+#[test]
+fn a_shard_is_not_claimed_while_a_run_is_out_of_reach() {
+    let runs = SharedRuns::default();
+    let (run, parts) = left_behind(&runs);
+    let is_reached = Arc::new(AtomicBool::new(false));
+    let heir = Node::start_with_store(Arc::new(Reached(runs, is_reached.clone())));
+    heir.store().list_runs(&[run]).unwrap();
+    let error = heir.claim(SHARD, 2, parts.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    is_reached.store(true, Ordering::Relaxed);
+    heir.claim(SHARD, 2, parts).unwrap();
+
+    // The file of an object is written when it is opened, or later.
+    is_reached.store(false, Ordering::Relaxed);
+    let error = heir.open(CLASS, id(SHARD, 1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(heir.store().checkpoint().is_err());
+    is_reached.store(true, Ordering::Relaxed);
+    heir.store().checkpoint().unwrap();
+    assert_eq!(get(&heir, 1).unwrap(), [1; 9_000]);
+    assert_eq!(get(&heir, 2).unwrap(), b"changed");
+}
+
+#[test]
+fn no_file_of_a_shard_that_was_given_up_stays() {
+    let runs = SharedRuns::default();
+    let (run, parts) = left_behind(&runs);
+    let [mut one, mut two] = [(); 2].map(|()| Node::start_with_runs(&runs));
+    for node in [&one, &two] {
+        node.store().list_runs(std::slice::from_ref(&run)).unwrap();
+    }
+    // Neither before it owns the shard, nor after.
+    let early = one.open(CLASS, id(SHARD, 1)).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::Moved);
+    one.claim(SHARD, 2, parts.clone()).unwrap();
+    assert_eq!(get(&one, 1).unwrap(), [1; 9_000]);
+    let until = one.give_up(SHARD);
+    let late = one.open(CLASS, id(SHARD, 1)).unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Moved);
+    let own = one.inherited(2, Lsn::ZERO, until);
+    let parts: Vec<_> = parts.into_iter().chain([own]).collect();
+    changes_and_comes_back(&runs, &mut two, &one, parts);
+}
+
+/// Another node changes an object, and everything that logs have is in a run when the shard comes back.
+fn changes_and_comes_back(runs: &SharedRuns, two: &mut Node, one: &Node, parts: Vec<Inherited>) {
+    let since = two.claim(SHARD, 3, parts.clone()).unwrap();
+    put(two, 1, b"changed by two");
+    two.store().checkpoint().unwrap();
+    let until = two.give_up(SHARD);
+    let own = two.inherited(3, since, until);
+    let tenures: Vec<_> = parts
+        .into_iter()
+        .chain([own])
+        .map(|of| (SHARD, of))
+        .collect();
+    let run = two.write_run(runs, &tenures).unwrap();
+    one.store().list_runs(&[run]).unwrap();
+    one.claim(SHARD, 4, Vec::new()).unwrap();
+    assert_eq!(get(one, 1).unwrap(), b"changed by two");
+}
+
+/// A store of runs that makes one reader wait.
+#[derive(Default)]
+struct Waiting {
+    runs: SharedRuns,
+    /// Whether the next reader is to wait, whether one does, and whether it may read.
+    state: Mutex<[bool; 3]>,
+    changed: Condvar,
+}
+
+impl Waiting {
+    fn set(&self, which: usize) {
+        self.state.lock().unwrap()[which] = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, which: usize) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| !state[which]));
+    }
+}
+
+impl RemoteRuns for Waiting {
+    fn open(&self, _: u64, place: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let is_to_wait = std::mem::take(&mut self.state.lock().unwrap()[0]);
+        if is_to_wait {
+            self.set(1);
+            self.wait(2);
+        }
+        self.runs.disk.open(Path::new(place), OpenMode::Existing)
+    }
+}
+
+#[test]
+fn a_file_that_is_being_written_does_not_outlive_the_tenure() {
+    let waiting = Arc::new(Waiting::default());
+    let runs = &waiting.runs;
+    let (run, parts) = left_behind(runs);
+    let mut one = Node::start_with_store(waiting.clone());
+    let mut two = Node::start_with_runs(runs);
+    for node in [&one, &two] {
+        node.store().list_runs(std::slice::from_ref(&run)).unwrap();
+    }
+    one.claim(SHARD, 2, parts.clone()).unwrap();
+    let (store, key) = (one.store().clone(), key(&one, 1));
+    waiting.set(0);
+    let hydration = thread::spawn(move || store.hydrate(key));
+    waiting.wait(1);
+    one.store().close_shard(shard()).unwrap();
+    let store = one.store().clone();
+    let (forgotten, is_forgotten) = mpsc::channel();
+    let forgetting = thread::spawn(move || {
+        store.forget_shard(shard()).unwrap();
+        let _ = forgotten.send(());
+    });
+    // It should wait for the file.
+    let _ = is_forgotten.recv_timeout(Duration::from_millis(300));
+    waiting.set(2);
+    hydration.join().unwrap().unwrap();
+    forgetting.join().unwrap();
+    one.ship();
+
+    changes_and_comes_back(runs, &mut two, &one, parts);
+}
+
+#[test]
+fn a_run_that_would_leave_a_gap_is_not_written() {
+    let runs = SharedRuns::default();
+    let (_, parts) = left_behind(&runs);
+    let heir = Node::start_with_runs(&runs);
+    // The run with the objects is not listed.
+    let tenures: Vec<_> = parts.into_iter().map(|part| (shard(), part)).collect();
+    let error = heir.store().write_run(99, &tenures).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    let file = Path::new(DIR).join(format!("archive/{:016x}.run", 99));
+    assert!(heir.disk.open(&file, OpenMode::Existing).is_err());
+    assert_eq!(heir.store().write_run(99, &[]).unwrap(), None);
+    assert_eq!(
+        heir.store().write_run(u64::MAX, &[]).unwrap_err().kind(),
+        ErrorKind::Input
+    );
+
+    let alone = Node::start();
+    let error = alone.store().write_run(1, &tenures).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input, "{error}");
+    let unknown = SharedRun {
+        about: "{}".to_owned(),
+        place: "nowhere".to_owned(),
+    };
+    let error = heir.store().list_runs(&[unknown]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+}
+
+#[test]
+fn a_run_of_tenures_that_do_not_follow_each_other_is_not_written() {
+    let runs = SharedRuns::default();
+    let mut nodes = [(); 3].map(|()| Node::start_with_runs(&runs));
+    let mut parts = Vec::new();
+    for (node, generation) in nodes.iter_mut().zip(1..) {
+        let since = node.claim(SHARD, generation, parts.clone()).unwrap();
+        put(node, 1, &[generation as u8; 100]);
+        let until = node.give_up(SHARD);
+        parts.push(node.inherited(generation, since, until));
+    }
+    let [_, _, last] = nodes;
+    let write = |which: &[usize]| {
+        let tenures: Vec<_> = which
+            .iter()
+            .map(|of| (shard(), parts[*of].clone()))
+            .collect();
+        last.store().write_run(7, &tenures)
+    };
+    for (which, kind) in [
+        (&[0, 2][..], ErrorKind::Damaged),
+        (&[1, 2], ErrorKind::Damaged),
+        (&[1, 0], ErrorKind::Input),
+        (&[0, 0], ErrorKind::Input),
+    ] {
+        assert_eq!(write(which).unwrap_err().kind(), kind, "{which:?}");
+    }
+    assert!(write(&[0, 1, 2]).unwrap().is_some());
+}
+
+#[test]
+fn classes_are_learned_from_runs_and_a_run_is_listed_once() {
+    let runs = SharedRuns::default();
+    let (run, parts) = left_behind(&runs);
+    let heir = Node::start_with_runs(&runs);
+    let listed = [run.clone(), run];
+    heir.store().list_runs(&listed).unwrap();
+    heir.store().list_runs(&listed).unwrap();
+    let classes: Vec<_> = heir.store().namespaces();
+    assert!(classes.iter().any(|(_, name)| name == CLASS), "{classes:?}");
+    heir.claim(SHARD, 2, parts).unwrap();
+    assert_eq!(get(&heir, 1).unwrap(), [1; 9_000]);
+}
+
+#[test]
+fn a_directory_that_was_used_is_refused_as_such() {
+    let runs = SharedRuns::default();
+    let mut node = Node::start_with_runs(&runs);
+    node.claim(SHARD, 1, Vec::new()).unwrap();
+    put(&mut node, 1, b"value");
+    node.store().checkpoint().unwrap();
+    node.kill();
+    let error = node.open_again(&runs).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("has been used"), "{error}");
+}
+
+fn shard() -> abide_storage::Shard {
+    super::world::shard(SHARD)
+}
