@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// Takeovers by a new process of the same directory.
     #[arg(long, default_value_t = 20)]
     restarted: usize,
+    /// Takeovers from a process that leaves.
+    #[arg(long, default_value_t = 20)]
+    left: usize,
     /// MiB of log that each takeover reads.
     #[arg(long, default_value_t = 16)]
     megabytes: usize,
@@ -68,10 +71,26 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
         world.commits(inflight)?;
     }
     if context.wants_ours() {
-        world.takeovers(options.lost, options.megabytes, false)?;
-        world.takeovers(options.restarted, options.megabytes, true)?;
+        for (ending, rounds) in [
+            (Ending::Lost, options.lost),
+            (Ending::Restarted, options.restarted),
+            (Ending::Left, options.left),
+        ] {
+            world.takeovers(rounds, options.megabytes, ending)?;
+        }
     }
     Ok(())
+}
+
+/// How a member ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// As if it were killed, and another takes over.
+    Lost,
+    /// As if it were killed, and it comes back as another session.
+    Restarted,
+    /// It leaves, and another takes over.
+    Left,
 }
 
 struct World<'a> {
@@ -119,21 +138,29 @@ impl World<'_> {
         Ok(())
     }
 
-    /// One of two members ends as if it were killed. The other takes over what it had, or it comes back as another session.
-    fn takeovers(&self, rounds: usize, megabytes: usize, comes_back: bool) -> Result<()> {
+    /// A member ends, and what it had is served again.
+    fn takeovers(&self, rounds: usize, megabytes: usize, ending: Ending) -> Result<()> {
         let context = self.context;
         let dirs = [context.fresh_dir("lost")?, context.fresh_dir("other")?];
         let disk = context.probe()?;
-        let name = if comes_back { "restarted" } else { "lost" };
+        let name = match ending {
+            Ending::Lost => "lost",
+            Ending::Restarted => "restarted",
+            Ending::Left => "left",
+        };
         let mut phases: [Latencies; 3] = Default::default();
         for _ in 0..rounds {
             let lost = self.join(&dirs[0])?;
             let all = usize::from(SHARDS);
             until("a member serves all shards", || lost.shards() == all)?;
-            let other = (!comes_back).then(|| self.join(&dirs[1])).transpose()?;
+            let other = (ending != Ending::Restarted).then(|| self.join(&dirs[1]));
+            let other = other.transpose()?;
             fill(lost.store(), megabytes)?;
             let session = lost.session();
             let begun = Instant::now();
+            if ending == Ending::Left {
+                ensure!(self.runtime.block_on(lost.leave()), "it has not left");
+            }
             drop(lost);
             let other = match other {
                 Some(other) => other,

@@ -96,6 +96,9 @@ fn forget(shared: &Shared) -> bool {
 fn granted(shared: &Shared) -> Vec<Grant> {
     let now = clock::now();
     let session = shared.session();
+    if !session.is_active() {
+        return Vec::new();
+    }
     let held = shared.held();
     let mut unserved = shared.unserved();
     unserved.retain(|shard, of| {
@@ -191,7 +194,8 @@ async fn read_piece(
 /// Has the store claim what is granted, and serves it. What cannot be claimed is noted, and stays for a later attempt.
 fn claim_all(shared: &Shared, granted: &[Grant], logs: &Logs) {
     for grant in granted {
-        if shared.ended().is_some() {
+        let _claiming = shared.claiming();
+        if shared.ended().is_some() || !shared.session().is_active() {
             return;
         }
         let tenancy = grant.tenancy;

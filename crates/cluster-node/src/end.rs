@@ -14,8 +14,17 @@ pub enum End {
     Store(String),
     /// One of its threads has panicked: the program's log has the message.
     Panicked,
-    /// It was dropped.
+    /// It has left, or was dropped.
     Left,
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Left => Self::Left,
+            other => Self::Session(other),
+        }
+    }
 }
 
 impl fmt::Display for End {
@@ -24,7 +33,7 @@ impl fmt::Display for End {
             Self::Session(ended) => ended.fmt(f),
             Self::Store(why) => write!(f, "the store has failed: {why}"),
             Self::Panicked => f.write_str("a thread of the cluster has panicked"),
-            Self::Left => f.write_str("it has left the cluster"),
+            Self::Left => Ended::Left.fmt(f),
         }
     }
 }

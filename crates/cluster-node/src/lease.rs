@@ -15,12 +15,12 @@ impl Lease {
         Self(until)
     }
 
-    /// Whether it is held. False once the member has ended. Fast: reads a clock.
+    /// Whether it is held. False once the member leaves or has ended. Fast: reads a clock.
     pub fn is_held(&self) -> bool {
         u128::from(*self.0.borrow()) > clock::now().as_millis()
     }
 
-    /// Waits until it was renewed, or the member has ended. Returns false once the member is dropped.
+    /// Waits until it was renewed, or the member leaves or has ended. Returns false once the member is dropped.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }

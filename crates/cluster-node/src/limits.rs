@@ -8,6 +8,9 @@ pub const GROUP_BYTES: usize = 4 << 20;
 /// The most that the clocks of a machine and of the database may differ when a member joins: one of them is wrong.
 pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 
+/// How long a member that leaves waits for the database.
+pub const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Time between two attempts to say what the database did not answer, or to forget a shard with objects that are open. The first one
 /// between two attempts to adopt a shard; each further one is twice as long.
 pub const RETRY_EVERY: Duration = Duration::from_millis(200);

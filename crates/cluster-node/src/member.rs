@@ -7,15 +7,23 @@ use std::{
     time::Duration,
 };
 
-use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, State, Tenancy};
+use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, Tenancy};
 use abide_cluster_postgres::Database;
 use abide_storage::{ArchiveOptions, LOG_DIR, RealDisk, SharedNamespaces, Store, StoreOptions};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::spawn_blocking,
+    time::timeout,
+};
 use tracing::{error, info};
 
 use crate::{
-    End, Home, JoinError, Lease, adopt, clock, home, lane, limits::MAX_CLOCK_DIFFERENCE,
-    namespaces::Namespaces, shared::Shared, talk, unsynced_log::UnsyncedLog,
+    End, Home, JoinError, Lease, adopt, clock, home, lane,
+    limits::{LEAVE_PATIENCE, MAX_CLOCK_DIFFERENCE},
+    namespaces::Namespaces,
+    shared::Shared,
+    talk,
+    unsynced_log::UnsyncedLog,
 };
 
 /// A member of a cluster: one start of one process, with a store for the objects of its shards.
@@ -24,8 +32,10 @@ use crate::{
 /// a write, when [`Member::may_release`] permits it.
 ///
 /// All members have one wall clock: the database's, as it was ahead of the machine's when the member joined. It is the store's
-/// ([`Store::unix_millis`]), and must be that of a node on the store. When the member [ends](Member::ended), the process must end: nothing that it still computes
-/// counts.
+/// ([`Store::unix_millis`]), and must be that of a node on the store.
+///
+/// When the member [ends](Member::ended), the process must end: nothing that it still computes counts. A process that stops in order
+/// ends its objects, and then [leaves](Member::leave).
 pub struct Member {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -117,17 +127,20 @@ impl Member {
         self.shared.session().id()
     }
 
-    /// Whether it serves a shard: objects of others cannot be opened.
+    /// Whether it serves a shard: objects of others cannot be opened. A member that leaves or has ended serves none.
     pub fn serves(&self, shard: Shard) -> bool {
-        tenancy(&self.shared.session(), shard).is_some()
+        self.end().is_none() && tenancy(&self.shared.session(), shard).is_some()
     }
 
     /// How many shards it serves.
     pub fn shards(&self) -> usize {
+        if self.end().is_some() {
+            return 0;
+        }
         let session = self.shared.session();
-        let tenures = session.tenures().iter();
-        tenures
-            .filter(|(_, tenure)| tenure.state == State::Serving)
+        let shards = session.tenures().iter().map(|(shard, _)| shard);
+        shards
+            .filter(|shard| tenancy(&session, *shard).is_some())
             .count()
     }
 
@@ -171,6 +184,23 @@ impl Member {
         is_closed
     }
 
+    /// Leaves the cluster: others take its shards at once, and need not wait until it has been silent for long. What was committed is in
+    /// the database before. From now on it answers nothing and commits nothing, so its objects should have ended. Needs a tokio runtime
+    /// with time.
+    ///
+    /// Returns true once it has left. Returns false if it has ended in another way, or if the database has not answered within
+    /// [`LEAVE_PATIENCE`]: others then wait for the silence, which may have begun.
+    pub async fn leave(&self) -> bool {
+        self.shared.stop();
+        let shared = self.shared.clone();
+        let closing = spawn_blocking(move || shared.leave());
+        let leaving = async {
+            let _ = closing.await;
+            self.shared.until_ended().await
+        };
+        timeout(LEAVE_PATIENCE, leaving).await == Ok(End::Left)
+    }
+
     /// The shards that the session owns and cannot serve, and why. It tries again.
     pub fn unserved(&self) -> Vec<(Shard, String)> {
         let unserved = self.shared.unserved();
@@ -202,7 +232,8 @@ impl Drop for Member {
 fn tenancy(session: &Session, shard: Shard) -> Option<Tenancy> {
     let tenure = session.tenures().get(shard)?;
     let generation = tenure.generation;
-    (tenure.state == State::Serving).then_some(Tenancy { shard, generation })
+    let tenancy = Tenancy { shard, generation };
+    session.admits(tenancy).then_some(tenancy)
 }
 
 async fn talk_and_adopt(shared: Arc<Shared>) {

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use abide_cluster::{Connection, Lsn, Outcome, Reads, Session, Shard, Tenancy};
+use abide_cluster::{Connection, Lsn, Outcome, Reads, SHARDS, Session, Shard, Tenancy};
 use abide_cluster_postgres::{Database, Lines};
 use abide_storage::Store;
 use tokio::sync::{Notify, watch};
 
-use crate::{End, Home, clock};
+use crate::{End, Home, clock, member::storage_shard};
 
 /// A shard that the session owns and could not adopt.
 pub(crate) struct Unserved {
@@ -29,12 +29,13 @@ pub(crate) struct Shared {
     unserved: Mutex<BTreeMap<Shard, Unserved>>,
     /// The shards that the store has, each in the generation in which it was claimed. Some are closed.
     held: Mutex<BTreeMap<Shard, Tenancy>>,
+    claiming: Mutex<()>,
     pub(crate) store: Store,
     pub(crate) database: Database,
     pub(crate) lines: Lines,
     pub(crate) reads: Reads,
     end: watch::Sender<Option<End>>,
-    /// When the lease ends that is known, in milliseconds. 0 once the member has ended.
+    /// When the session's lease ends, in milliseconds by [`now`](crate::now). 0 if it has none, leaves, or has ended.
     leased_until: watch::Sender<u64>,
     /// There may be something to say.
     pub(crate) to_say: Notify,
@@ -57,6 +58,7 @@ impl Shared {
             session: Mutex::new(session),
             held: Mutex::default(),
             unserved: Mutex::default(),
+            claiming: Mutex::default(),
             store,
             database,
             reads,
@@ -94,6 +96,29 @@ impl Shared {
         }
     }
 
+    /// Begins to leave: nothing is answered, and nothing more is adopted.
+    pub(crate) fn stop(&self) {
+        let mut session = self.session();
+        session.stop();
+        self.note_lease(&session);
+    }
+
+    /// Leaves with what the store has logged. Waits while a shard is being claimed.
+    pub(crate) fn leave(&self) {
+        let _none = self.claiming();
+        for number in 0..SHARDS {
+            // Refused if the store does not own it.
+            let _ = self.store.close_shard(storage_shard(Shard(number)));
+        }
+        self.session().leave_at(Lsn(self.store.appended().get()));
+        self.to_say.notify_waiters();
+    }
+
+    /// Held while the store claims a shard.
+    pub(crate) fn claiming(&self) -> MutexGuard<'_, ()> {
+        self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn ended(&self) -> Option<End> {
         self.end.borrow().clone()
     }
@@ -107,26 +132,31 @@ impl Shared {
 
     /// Takes what has become of a statement. Returns how far the session's log is durable, unless the session has ended.
     pub(crate) fn answered(&self, connection: Connection, outcome: Outcome) -> Option<Lsn> {
-        let (ended, until, durable) = {
-            let mut session = self.session();
-            session.answered(connection, outcome, clock::now());
-            (session.ended(), session.leased_until(), session.durable())
+        let mut session = self.session();
+        session.answered(connection, outcome, clock::now());
+        let Some(ended) = session.ended() else {
+            self.note_lease(&session);
+            return Some(session.durable());
         };
-        // Without the session's lock: the end runs code of others.
-        if let Some(ended) = ended {
-            self.end(End::Session(ended));
-            return None;
-        }
+        // The end runs code of others.
+        drop(session);
+        self.end(ended.into());
+        None
+    }
+
+    /// Publishes when the session's lease ends. The caller has locked the session.
+    fn note_lease(&self, session: &Session) {
+        let until = session.leased_until();
         let until = until.map_or(0, |until| until.as_millis() as u64);
         self.leased_until.send_if_modified(|known| {
             // Under the lock of `leased_until`, which the end takes after it is known.
-            let is_over = self.ended().is_some() || *known >= until;
-            if !is_over {
+            let is_over = self.ended().is_some();
+            let is_new = !is_over && *known != until;
+            if is_new {
                 *known = until;
             }
-            !is_over
+            is_new
         });
-        Some(durable)
     }
 
     /// The end of the lease, by [`now`](crate::now) in milliseconds, whenever it changes.
@@ -135,7 +165,7 @@ impl Shared {
     }
 }
 
-/// Ends the member if the code panics that has this.
+/// Ends the member if it is dropped by a panic.
 pub(crate) struct EndOnPanic<'a>(pub(crate) &'a Shared);
 
 impl Drop for EndOnPanic<'_> {

@@ -164,7 +164,7 @@ fn place(connection: Connection) -> usize {
 /// How long an answer is waited for.
 fn patience(statement: &Statement, bytes: u64) -> Duration {
     match statement {
-        Statement::Renew(_) => RENEW_TIMEOUT,
+        Statement::Renew(_) | Statement::Leave => RENEW_TIMEOUT,
         _ => STATEMENT_TIMEOUT + Duration::from_secs(bytes / LEAST_BYTES_PER_SECOND),
     }
 }

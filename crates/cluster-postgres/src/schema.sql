@@ -161,6 +161,18 @@ begin
     return true;
 end $$;
 
+-- The session fences itself.
+create function leave(me bigint, my_nonce uuid) returns bool language plpgsql as $$
+begin
+    if not touch(me, my_nonce) then
+        return false;
+    end if;
+    update session set is_fenced = true where number = me;
+    update lease set is_fenced = true where session = me;
+    update lane set is_fenced = true where session = me;
+    return true;
+end $$;
+
 -- What a session owns of these shards, with what earlier owners have left.
 create function grants(shards int[]) returns jsonb language sql stable as $$
     select coalesce(jsonb_agg(jsonb_build_object(
@@ -176,7 +188,7 @@ create function grants(shards int[]) returns jsonb language sql stable as $$
 $$;
 
 -- Tenures end. What their owners have not archived, up to a position or to the end of their lanes, becomes parts.
-create function leave(shards int[], upto bigint) returns void language sql as $$
+create function end_tenures(shards int[], upto bigint) returns void language sql as $$
     insert into part (shard, generation, session, since, until)
     select h.shard, h.generation, h.owner, greatest(h.since, l.archived), coalesce(upto, l.lsn)
     from shard h join lane l on l.session = h.owner
@@ -207,7 +219,7 @@ begin
         from shard h join unnest(shards, generations) as asked (shard, generation)
             on asked.shard = h.shard and asked.generation = h.generation
         where not exists (select from session o where o.number = h.owner and not o.is_fenced);
-    perform leave(free, null);
+    perform end_tenures(free, null);
     return give(free, me);
 end $$;
 
@@ -255,7 +267,7 @@ begin
         or not exists (select from lane where session = me and lsn >= upto) then
         return null;
     end if;
-    perform leave(array[of_shard], upto);
+    perform end_tenures(array[of_shard], upto);
     return give(array[of_shard], target);
 end $$;
 

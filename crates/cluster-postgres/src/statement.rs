@@ -73,6 +73,10 @@ pub(crate) async fn execute(
                 .await?;
             done.then_some(Answer::Committed)
         }
+        Statement::Leave => {
+            let done = call.is_done("leave($1, $2::text::uuid)", &[]).await?;
+            done.then_some(Answer::Committed)
+        }
         Statement::Claim(tenancies) => {
             let (shards, generations) = columns(tenancies.iter().copied());
             let text = call

@@ -23,6 +23,8 @@ pub enum Ended {
     Fenced,
     /// The database is behind what it had confirmed: it was restored, or failed over without synchronous replication.
     LostCommits,
+    /// It has left: see [`Session::leave`].
+    Left,
 }
 
 impl fmt::Display for Ended {
@@ -32,6 +34,7 @@ impl fmt::Display for Ended {
             Self::LostCommits => {
                 "the database has lost commits that it had confirmed: check its synchronous replication"
             }
+            Self::Left => "it has left the cluster",
         })
     }
 }
@@ -56,7 +59,21 @@ pub struct Session {
     /// The last statement of the control connection has an unknown outcome: what follows is said after the next poll.
     is_uncertain: bool,
     trimmed: Duration,
+    leaving: Leaving,
     ended: Option<Ended>,
+}
+
+/// How far a session has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Leaving {
+    #[default]
+    No,
+    /// It answers and gives nothing any more.
+    Stopped,
+    /// All of its records are before this position.
+    At(Lsn),
+    /// It has said so, perhaps without being heard. If it is fenced now, it has left.
+    Said(Lsn),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +100,7 @@ impl Session {
             polled: None,
             is_uncertain: false,
             trimmed: now,
+            leaving: Leaving::No,
             ended: None,
         }
     }
@@ -97,15 +115,20 @@ impl Session {
         self.ended
     }
 
-    /// Whether a reply may leave, if it shows nothing that is not durable: see [`Lease::may_release`]. A session that has ended answers
-    /// nothing more.
+    /// Whether a reply may leave, if it shows nothing that is not durable: see [`Lease::may_release`]. A session that leaves or has ended
+    /// answers nothing more.
     pub fn may_release(&self, computed: Duration, reads: Reads, now: Duration) -> bool {
-        self.ended.is_none() && self.lease.may_release(computed, reads, now)
+        self.is_active() && self.lease.may_release(computed, reads, now)
     }
 
-    /// No other session can have fenced this one before this time.
+    /// No other session can have fenced this one before this time. None if it leaves or has ended.
     pub fn leased_until(&self) -> Option<Duration> {
-        self.lease.until().filter(|_| self.ended.is_none())
+        self.lease.until().filter(|_| self.is_active())
+    }
+
+    /// Whether it neither leaves nor has ended.
+    pub fn is_active(&self) -> bool {
+        self.leaving == Leaving::No && self.ended.is_none()
     }
 
     /// The shards that it owns.
@@ -119,14 +142,18 @@ impl Session {
     }
 
     /// Gives a record of a shard its position, and returns the position after it. None if the session does not serve the shard in
-    /// this generation, or has ended: the record must not be written.
+    /// this generation, leaves, or has ended: the record must not be written.
     pub fn append(&mut self, tenancy: Tenancy, bytes: u64) -> Option<Lsn> {
         assert!(
             bytes > 0,
             "the position after a record is greater than the one before"
         );
-        let is_admitted = self.ended.is_none() && self.tenures.admits(tenancy);
-        is_admitted.then(|| self.lane.assign(bytes))
+        self.admits(tenancy).then(|| self.lane.assign(bytes))
+    }
+
+    /// Whether a record of this shard and generation may be given a position now.
+    pub fn admits(&self, tenancy: Tenancy) -> bool {
+        self.is_active() && self.tenures.admits(tenancy)
     }
 
     /// A store that keeps the log has given positions to records up to this one: the next group ends there. For a session whose
@@ -154,6 +181,36 @@ impl Session {
         [State::Serving, State::Adopting]
             .into_iter()
             .any(|from| self.tenures.change(tenancy, from, closed))
+    }
+
+    /// Begins to leave: from now on it answers no reads and gives no record a position. Once its lane is durable up to the last record, it
+    /// says that others may claim its shards, and ends as [`Ended::Left`]. From then on it does not renew its lease: if it
+    /// was not heard, others fence it after the silence.
+    pub fn leave(&mut self) {
+        self.stop();
+        self.leave_at(self.lane.assigned());
+    }
+
+    /// The first half of [`Session::leave`], for a store that keeps the log and has to be closed: [`Session::leave_at`] is the other.
+    pub fn stop(&mut self) {
+        if self.leaving == Leaving::No {
+            self.leaving = Leaving::Stopped;
+        }
+    }
+
+    /// Has a session that was stopped leave: all records are before this position.
+    pub fn leave_at(&mut self, until: Lsn) {
+        if self.leaving == Leaving::Stopped {
+            self.leaving = Leaving::At(until);
+        }
+    }
+
+    /// Whether all that is to be durable before it leaves is.
+    fn may_leave(&self) -> bool {
+        match self.leaving {
+            Leaving::At(until) | Leaving::Said(until) => until <= self.lane.durable(),
+            Leaving::No | Leaving::Stopped => false,
+        }
     }
 
     /// A run that has all that is durable here and in no run, and all inherited parts. To be built, put into the store, and
@@ -195,7 +252,7 @@ impl Session {
     }
 
     fn renewal(&mut self, now: Duration) -> Option<Statement> {
-        let is_due = self.lease.is_due(now);
+        let is_due = self.lease.is_due(now) && !self.may_leave();
         is_due.then(|| Statement::Renew(self.lease.sent(now)))
     }
 
@@ -204,6 +261,14 @@ impl Session {
             return Some(Statement::Poll);
         }
         if self.is_uncertain {
+            return None;
+        }
+        if let (Leaving::At(until) | Leaving::Said(until), true) = (self.leaving, self.may_leave())
+        {
+            self.leaving = Leaving::Said(until);
+            return Some(Statement::Leave);
+        }
+        if self.leaving != Leaving::No {
             return None;
         }
         if let Some(statement) = self.seen.statement() {
@@ -237,6 +302,8 @@ impl Session {
             self.is_uncertain = outcome == Outcome::Unknown;
         }
         if let Err(ended) = self.take(&sent, outcome, now) {
+            let has_left = ended == Ended::Fenced && matches!(self.leaving, Leaving::Said(_));
+            let ended = if has_left { Ended::Left } else { ended };
             self.ended = self.ended.or(Some(ended));
         }
     }
@@ -265,6 +332,10 @@ impl Session {
                     self.polled = None;
                 }
             }
+            Statement::Leave => match outcome {
+                Outcome::Done(_) | Outcome::Refused => return Err(Ended::Fenced),
+                Outcome::Unknown => {}
+            },
             Statement::Claim(_) => {
                 if let Outcome::Done(Answer::Granted(grants)) = outcome {
                     self.tenures.take(grants)?;

@@ -45,6 +45,8 @@ pub enum Statement {
         /// Its renewals, as last seen.
         renewals: u64,
     },
+    /// Fences the session itself, so that others can claim its shards at once.
+    Leave,
     /// Takes shards that are at these generations and whose owners are fenced, or that have none.
     Claim(Vec<Tenancy>),
     /// Writes the rows of all shards that the session owns without changing them, and says what it owns.

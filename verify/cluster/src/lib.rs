@@ -38,6 +38,8 @@ pub struct Report {
     pub fenced: usize,
     /// Sessions that ended because the database had lost what it had confirmed.
     pub lost_commits: usize,
+    /// Sessions that left.
+    pub left: usize,
     /// Statements of which the outcome was unknown.
     pub unknown: usize,
     /// Statements that were executed after their connection was given up.

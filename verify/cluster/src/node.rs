@@ -16,7 +16,7 @@ pub struct Node<L = InMemory> {
     /// Its decisions.
     pub session: Session,
     reads: Reads,
-    /// The shards that it serves.
+    /// The shards that it has adopted. It serves those that its decisions admit.
     shards: BTreeMap<Shard, Served>,
     /// Their lists.
     pub(crate) lists: L,
@@ -121,8 +121,10 @@ impl<L: Lists> Node<L> {
 
     /// Closes a shard and begins to give it away.
     pub fn close(&mut self, tenancy: Tenancy, to: SessionId) {
-        let is_closed = self.session.close(tenancy, to);
-        if !is_closed || self.shards.remove(&tenancy.shard).is_none() {
+        let served = self.shards.get(&tenancy.shard);
+        let is_served = served.is_some_and(|served| served.tenancy == tenancy);
+        // It stays among those that were served: the decisions alone say that it is not.
+        if !self.session.close(tenancy, to) || !is_served {
             return;
         }
         let Some(end) = self.lists.close(tenancy.shard) else {
@@ -142,7 +144,7 @@ impl<L: Lists> Node<L> {
             return;
         };
         let tenancy = served.tenancy;
-        if self.session.ended().is_some() || !self.session.tenures().admits(tenancy) {
+        if !self.session.admits(tenancy) {
             return;
         }
         if let Request::Add(value) = request {

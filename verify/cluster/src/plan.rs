@@ -34,6 +34,8 @@ pub struct Plan {
 pub enum Trouble {
     /// A process is killed, and starts again after a time.
     Kill(usize, Duration),
+    /// A process leaves the cluster, and starts again a while after it has ended.
+    Leave(usize),
     /// A process is suspended for a time.
     Pause(usize, Duration),
     /// A node does not reach the database for a time.
@@ -92,13 +94,14 @@ impl Trouble {
         let node = rng.usize(..nodes);
         let mut time = |most: u64| Duration::from_millis(rng.u64(100..most * 1_000));
         let (short, long) = (time(4), time(20));
-        match rng.u8(..14) {
+        match rng.u8(..16) {
             0 | 1 => Self::Kill(node, short),
             2..=4 => Self::Pause(node, long),
             5 | 6 => Self::Cut(node, long),
             7 => Self::NoStandby(long),
             8 => Self::CancelWaits,
             9 | 10 => Self::FailOver,
+            11 | 12 => Self::Leave(node),
             _ => Self::Move,
         }
     }

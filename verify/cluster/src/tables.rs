@@ -142,6 +142,7 @@ impl Tables {
             Statement::Append { begin, end } => self.append(me, *begin, *end, records),
             Statement::Renew(number) => self.renew(me, *number),
             Statement::Fence { session, renewals } => self.fence(*session, *renewals),
+            Statement::Leave => self.leave(me),
             Statement::Claim(tenancies) => {
                 let granted = tenancies.iter().filter_map(|old| self.claim(me, *old));
                 Some(Answer::Granted(granted.collect()))
@@ -302,6 +303,11 @@ impl Tables {
         })
     }
 
+    fn leave(&mut self, me: SessionId) -> Option<Answer> {
+        self.sessions.get_mut(&me)?.is_fenced = true;
+        Some(Answer::Committed)
+    }
+
     fn claim(&mut self, me: SessionId, old: Tenancy) -> Option<Grant> {
         let row = *self.shards.get(&old.shard)?;
         let is_orphan = row.owner.is_none_or(|owner| !self.is_live(owner));
@@ -310,7 +316,7 @@ impl Tables {
         }
         let lane = row.owner.and_then(|owner| self.sessions.get(&owner));
         let until = lane.map_or(Lsn(0), |lane| lane.lsn);
-        self.leave(old.shard, row, until);
+        self.end_tenure(old.shard, row, until);
         self.give(old, me)
     }
 
@@ -339,13 +345,13 @@ impl Tables {
             return None;
         }
         let row = *self.shards.get(&tenancy.shard)?;
-        self.leave(tenancy.shard, row, until);
+        self.end_tenure(tenancy.shard, row, until);
         let grant = self.give(tenancy, to)?;
         Some(Answer::Granted(vec![grant]))
     }
 
     /// A tenure ends: what its owner has not archived becomes a part.
-    fn leave(&mut self, shard: Shard, row: Row, until: Lsn) {
+    fn end_tenure(&mut self, shard: Shard, row: Row, until: Lsn) {
         let Some(session) = row.owner else { return };
         if let Some(row) = self.shards.get_mut(&shard) {
             row.floor += until.0;

@@ -267,6 +267,10 @@ impl Client {
         Ok(Answer::List(session, values))
     }
 
+    pub(crate) fn leave(&mut self) {
+        let _ = self.ask("leave");
+    }
+
     pub(crate) fn give(&mut self, shard: Shard, to: SessionId) {
         let _ = self.ask(&format!("give {} {} {}", shard.0, to.number, to.nonce));
     }

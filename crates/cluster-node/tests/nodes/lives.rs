@@ -28,7 +28,7 @@ const PAUSE_OF_CLIENTS: Duration = Duration::from_millis(2);
 /// Something goes wrong.
 fn trouble(cluster: &Cluster, rng: &mut Rng) {
     let machine = &cluster.machines[rng.usize(..MACHINES)];
-    match rng.u8(..20) {
+    match rng.u8(..24) {
         0..4 => machine.kill(),
         // A process is suspended, perhaps for longer than its lease.
         4..7 => {
@@ -64,6 +64,11 @@ fn trouble(cluster: &Cluster, rng: &mut Rng) {
             let mut postgres = cluster.postgres.lock().unwrap();
             postgres.kill();
             postgres.start_again();
+        }
+        19..22 => {
+            if let Some(mut client) = machine.connect() {
+                client.leave();
+            }
         }
         _ => sleep(Duration::from_millis(rng.u64(..2_000))),
     }
@@ -163,8 +168,8 @@ fn what_processes_acknowledge_is_linearizable_and_is_not_lost() {
     let (answers, ends) = (history.answers(), cluster.ends());
     println!("{answers} answers; processes that were not killed ended with {ends:?}");
     assert!(answers > 500, "only {answers} answers");
-    // 1: the database did not answer; 2: the session has ended.
-    assert!(ends.iter().all(|end| [1, 2].contains(end)), "{ends:?}");
+    // 0: it has left; 1, 3: the database did not answer; 2: the session has ended.
+    assert!(ends.iter().all(|end| (0..4).contains(end)), "{ends:?}");
 }
 
 fn last_list(cluster: &Cluster, shard: u16) -> Vec<u64> {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use abide_cluster::{Ended, Reads, Shard};
+use abide_cluster::{Ended, Reads, SHARDS, Shard};
 use abide_cluster_node::{End, Home, JoinError, Member, now};
 use abide_cluster_postgres::{Accept, Database};
 use abide_harness::Postgres;
@@ -50,6 +50,17 @@ impl World {
         let first = self.join(self.home("first")).unwrap();
         until(|| first.serves(SHARD));
         first
+    }
+
+    /// What a query says.
+    fn is(&self, query: &str) -> bool {
+        let address = self.postgres.lock().unwrap().address();
+        self.runtime.block_on(async {
+            let connected = tokio_postgres::connect(&address, tokio_postgres::NoTls).await;
+            let (client, connection) = connected.unwrap();
+            tokio::spawn(connection);
+            client.query_one(query, &[]).await.unwrap().get(0)
+        })
     }
 
     pub(crate) fn join(&self, home: Home) -> Result<Member, JoinError> {
@@ -196,6 +207,46 @@ fn members_have_one_clock_although_their_machines_differ() {
         let error = world.join_at(world.home(name), ahead).unwrap_err();
         assert!(matches!(error, JoinError::Clock(_)), "{error}");
     }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_member_that_leaves_gives_all_shards_away_with_its_commits() {
+    let world = World::start();
+    let old = world.first();
+    let new = world.join(world.home("new")).unwrap();
+    let db = open(&old);
+    put(&old, &db, b"first");
+    db.kv_put("k", b"second").unwrap();
+    db.commit().unwrap().unwrap();
+    let lease = old.lease().unwrap();
+    assert!(old.may_release(SHARD, now()) && lease.is_held());
+
+    let leaving = async { tokio::join!(old.leave(), async { old.may_release(SHARD, now()) }) };
+    let (has_left, may_release) = world.runtime.block_on(leaving);
+    assert!(has_left && !may_release && !lease.is_held());
+    assert_eq!(old.end(), Some(End::Left));
+    assert!(!old.serves(SHARD) && old.shards() == 0);
+    // Others need not wait until it has been silent for long.
+    let session = old.session().number;
+    let is_fenced = format!("select is_fenced from abide_cluster.session where number = {session}");
+    assert!(world.is(&is_fenced));
+    db.kv_put("k", b"third").unwrap();
+    assert!(db.commit().is_err());
+
+    until(|| new.shards() == usize::from(SHARDS));
+    let db = open(&new);
+    assert_eq!(db.kv_get("k").unwrap().unwrap(), b"second");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_member_whose_database_does_not_answer_says_that_it_has_not_left() {
+    let world = World::start();
+    let member = world.first();
+    world.postgres.lock().unwrap().kill();
+    assert!(!world.runtime.block_on(member.leave()));
+    assert!(!member.may_release(SHARD, now()));
 }
 
 #[test]

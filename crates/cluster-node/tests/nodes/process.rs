@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `add SHARD VALUE`, `read SHARD` | `list NUMBER NONCE VALUE …`: the session that answers, and the list |
 //! | `give SHARD NUMBER NONCE` | `given` |
+//! | `leave` | none: the process leaves the cluster and ends |
 //! | `status` | `status NUMBER NONCE SHARDS UNSERVED`: the session, how many shards it serves, and how many it owns and cannot serve |
 //!
 //! or `no`: nothing was done.
@@ -23,9 +24,10 @@ use std::{
 };
 
 use abide_cluster::{Reads, SessionId, Shard};
-use abide_cluster_node::{Home, Member, now};
+use abide_cluster_node::{End, Home, Member, now};
 use abide_cluster_postgres::{Accept, Database};
 use abide_storage::{ErrorKind, Lsn, ObjectDb, ObjectKey, StoreOptions};
+use tokio::runtime::Builder;
 
 pub(crate) const DIR: &str = "ABIDE_TEST_NODE_DIR";
 pub(crate) const ADDRESS: &str = "ABIDE_TEST_NODE_POSTGRES";
@@ -57,7 +59,7 @@ fn a_process() {
         }
     });
     loop {
-        if let Some(end) = member.end() {
+        if let Some(end) = member.end().filter(|end| *end != End::Left) {
             eprintln!("ended: {end}");
             exit(2);
         }
@@ -176,6 +178,11 @@ fn answer(request: &str, member: &Member, lists: &Lists) -> Option<String> {
     let task = match words[..] {
         ["add", of, value] => Task::Add(number(of), value.parse().unwrap()),
         ["read", of] => Task::Read(number(of)),
+        ["leave"] => {
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+            let has_left = runtime.block_on(member.leave());
+            exit(if has_left { 0 } else { 3 })
+        }
         ["give", of, number, nonce] => {
             let shard = Shard(of.parse().unwrap());
             let (number, nonce) = (number.parse().unwrap(), nonce.parse().unwrap());

@@ -46,7 +46,15 @@ async fn random_statements_have_the_outcomes_of_the_model() {
                 twins.step(&format!("seed {seed}, step {step}")).await;
             }
         }
-        for what in ["append", "fence", "claim", "hand over", "publish", "parts"] {
+        for what in [
+            "append",
+            "fence",
+            "claim",
+            "hand over",
+            "publish",
+            "parts",
+            "leave",
+        ] {
             let reached = twins.done.get(what).copied().unwrap_or_default();
             assert!(
                 reached >= 5,
@@ -131,6 +139,7 @@ impl Twins {
             Statement::Claim(_) => "claim",
             Statement::HandOver { .. } => "hand over",
             Statement::Publish(_) => "publish",
+            Statement::Leave => "leave",
             _ => return,
         };
         *self.done.entry(what).or_default() += usize::from(is_done);
@@ -188,6 +197,7 @@ impl Twins {
                 }
             }
             17..19 => self.publish(me, own, off),
+            _ if self.rng.u8(..3) == 0 => Statement::Leave,
             _ => Statement::Trim,
         };
         (statement, Vec::new())

@@ -252,6 +252,60 @@ fn a_session_that_has_ended_answers_nothing() {
 }
 
 #[test]
+fn a_session_leaves_once_its_records_are_durable() {
+    // It is refused if an earlier attempt was executed.
+    for outcome in [Outcome::Done(Answer::Committed), Outcome::Refused] {
+        let mut session = serving();
+        poll(&mut session, view(ME, 1, AT_10));
+        answer(
+            &mut session,
+            Connection::Lease,
+            Outcome::Done(Answer::Committed),
+        );
+        assert_eq!(session.append(tenancy(1), 10), Some(Lsn(20)));
+        session.leave();
+        assert!(!session.may_release(NOW, Reads::Leased, NOW) && session.leased_until().is_none());
+        assert!(!session.admits(tenancy(1)) && session.append(tenancy(1), 10).is_none());
+        assert_eq!(session.next(Connection::Control, NOW), None);
+        answer(
+            &mut session,
+            Connection::Lane,
+            Outcome::Done(Answer::Committed),
+        );
+        let lost = answer(&mut session, Connection::Control, Outcome::Unknown);
+        assert_eq!(lost, Statement::Leave);
+        // Not before the next poll.
+        assert_eq!(session.next(Connection::Control, NOW), None);
+        let at_20 = Peer {
+            lsn: Lsn(20),
+            ..AT_10
+        };
+        poll(&mut session, view(ME, 1, at_20));
+        assert_eq!(
+            answer(&mut session, Connection::Control, outcome),
+            Statement::Leave
+        );
+        assert_eq!(session.ended(), Some(Ended::Left));
+    }
+}
+
+#[test]
+fn a_session_that_was_not_heard_leaving_is_silent_and_has_left() {
+    let mut session = serving();
+    poll(&mut session, view(ME, 1, AT_10));
+    session.leave();
+    let lost = answer(&mut session, Connection::Control, Outcome::Unknown);
+    assert_eq!(lost, Statement::Leave);
+    assert_eq!(session.next(Connection::Lease, NOW), None);
+    let fenced = Peer {
+        is_fenced: true,
+        ..AT_10
+    };
+    poll(&mut session, view(ME, 1, fenced));
+    assert_eq!(session.ended(), Some(Ended::Left));
+}
+
+#[test]
 fn a_lease_counts_from_the_sending_of_its_renewal() {
     let mut session = Session::begin(ME, NOW);
     session.next(Connection::Lease, NOW);

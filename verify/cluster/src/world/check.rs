@@ -27,7 +27,7 @@ impl<L: Lists> World<L> {
                 .owner(shard)
                 .ok_or_else(|| format!("{shard:?} has no owner in the end"))?;
             let node = self.hosts[host].node.as_ref();
-            if !node.is_some_and(|node| node.session.tenures().admits(tenancy)) {
+            if !node.is_some_and(|node| node.session.admits(tenancy)) {
                 return Err(format!("{shard:?} is not served in the end"));
             }
         }
@@ -80,6 +80,7 @@ impl<L: Lists> World<L> {
             answers: self.history.answers(),
             fenced: ended(Ended::Fenced).count(),
             lost_commits: ended(Ended::LostCommits).count(),
+            left: ended(Ended::Left).count(),
             fingerprint: self.history.fingerprint(),
             ..self.report.clone()
         }

@@ -15,6 +15,11 @@ impl<L: Lists> World<L> {
                 self.end(host, None);
                 self.at(now + time, Event::Start(host));
             }
+            Trouble::Leave(host) => {
+                if let Some(node) = &mut self.hosts[host].node {
+                    node.session.leave();
+                }
+            }
             Trouble::Pause(host, time) => self.hosts[host].paused_until = now + time,
             Trouble::Cut(host, time) => {
                 self.hosts[host].cut_until = now + time;

@@ -39,6 +39,7 @@ fn seeds_reach_what_can_go_wrong() {
         ("sessions", 400, sum(|of| of.sessions)),
         ("fenced sessions", 80, sum(|of| of.fenced)),
         ("sessions that noticed a loss", 1, sum(|of| of.lost_commits)),
+        ("sessions that left", 30, sum(|of| of.left)),
         ("unknown outcomes", 2_000, sum(|of| of.unknown)),
         ("late statements", 200, sum(|of| of.late)),
         ("lost commits", 50, sum(|of| of.lost)),
