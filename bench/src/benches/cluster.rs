@@ -11,13 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use abide_cluster::{Reads, SHARDS};
-use abide_cluster_node::{Home, Member};
+use abide_cluster::SHARDS;
+use abide_cluster_node::{Home, Member, Settings};
 use abide_cluster_postgres::{Accept, Database};
+use abide_history::{RealMachine, Store as Objects};
 use abide_storage::{ObjectDb, ObjectKey, Progress, RealDisk, Store, StoreOptions};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use futures_util::future::try_join_all;
+use object_store::local::LocalFileSystem;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
 
@@ -45,6 +47,9 @@ pub(crate) struct Options {
     /// MiB of log that each takeover reads.
     #[arg(long, default_value_t = 16)]
     megabytes: usize,
+    /// Runs of history that there are when a machine ends, each with a MiB of objects.
+    #[arg(long, default_value_t = 0)]
+    runs: usize,
 }
 
 /// Bytes of a value that a commit writes.
@@ -61,9 +66,17 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let server = Server::start(&context.fresh_dir("server")?)?;
     let database = Database::new(&server.address(), Accept::Local)?;
     runtime.block_on(database.init())?;
+    let runs = context.fresh_dir("runs")?;
+    let objects = LocalFileSystem::new_with_prefix(&runs)?.with_fsync(true);
+    let location = format!("file://{}", runs.display()).parse()?;
+    let runs = Objects::of(Arc::new(objects), Arc::new(RealMachine), &location);
+    let mut settings = Settings::new(database, runs);
+    if options.runs > 0 {
+        settings.run_every = Duration::ZERO;
+    }
     let world = World {
         context,
-        database,
+        settings,
         runtime,
         address: server.address(),
     };
@@ -76,7 +89,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
             (Ending::Restarted, options.restarted),
             (Ending::Left, options.left),
         ] {
-            world.takeovers(rounds, options.megabytes, ending)?;
+            world.takeovers(rounds, options, ending)?;
         }
     }
     Ok(())
@@ -95,20 +108,18 @@ enum Ending {
 
 struct World<'a> {
     context: &'a Context,
-    database: Database,
+    settings: Settings,
     runtime: Runtime,
     address: String,
 }
 
 impl World<'_> {
     fn join(&self, dir: &Path) -> Result<Member> {
-        let options = StoreOptions::default();
         let home = Home::open(dir)?;
         Ok(Member::join(
             home,
-            self.database.clone(),
-            options,
-            Reads::Leased,
+            self.settings.clone(),
+            StoreOptions::default(),
         )?)
     }
 
@@ -139,7 +150,7 @@ impl World<'_> {
     }
 
     /// A member ends, and what it had is served again.
-    fn takeovers(&self, rounds: usize, megabytes: usize, ending: Ending) -> Result<()> {
+    fn takeovers(&self, rounds: usize, options: &Options, ending: Ending) -> Result<()> {
         let context = self.context;
         let dirs = [context.fresh_dir("lost")?, context.fresh_dir("other")?];
         let disk = context.probe()?;
@@ -155,7 +166,11 @@ impl World<'_> {
             until("a member serves all shards", || lost.shards() == all)?;
             let other = (ending != Ending::Restarted).then(|| self.join(&dirs[1]));
             let other = other.transpose()?;
-            fill(lost.store(), megabytes)?;
+            for _ in 0..options.runs {
+                fill(lost.store(), 1)?;
+                self.archive(&lost)?;
+            }
+            fill(lost.store(), options.megabytes)?;
             let session = lost.session();
             let begun = Instant::now();
             if ending == Ending::Left {
@@ -202,12 +217,25 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Has all that a member has logged put into a run.
+    fn archive(&self, member: &Member) -> Result<()> {
+        member.store().checkpoint()?;
+        let (session, upto) = (member.session().number, member.store().checkpointed().get());
+        let is_archived =
+            format!("select archived >= {upto} from abide_cluster.lane where session = {session}");
+        let admin = self.runtime.block_on(connect(&self.address))?;
+        let is_archived = || self.runtime.block_on(admin.query_one(&is_archived, &[]));
+        until("the log is archived", || {
+            is_archived().is_ok_and(|row| row.get(0))
+        })
+    }
+
     async fn forget_all(&self) -> Result<()> {
         let client = connect(&self.address).await?;
         client
             .batch_execute("drop schema abide_cluster cascade")
             .await?;
-        Ok(self.database.init().await?)
+        Ok(self.settings.database.init().await?)
     }
 }
 

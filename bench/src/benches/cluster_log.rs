@@ -121,8 +121,8 @@ impl Log {
             until: self.end,
             tenancies: Vec::new(),
         };
-        self.say(Connection::Control, Statement::Publish(run), &[])
-            .await?;
+        let publish = Statement::Publish { run, stored: None };
+        self.say(Connection::Control, publish, &[]).await?;
         self.say(Connection::Control, Statement::Trim, &[]).await
     }
 }

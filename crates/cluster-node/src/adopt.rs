@@ -1,17 +1,19 @@
 //! Takes over what earlier owners have left, and forgets what was given away.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use abide_cluster::{Grant, Lsn, Part, SessionId, Shard, State, Tenancy};
-use abide_storage::{EarlierLog, ErrorKind, Inherited, ShardClaim};
-use tokio::{select, task::spawn_blocking, time::timeout};
+use abide_cluster::{Grant, Shard, State, Tenancy};
+use abide_storage::{Claims, ErrorKind, ShardClaim};
+use tokio::{select, time::timeout};
 use tracing::{error, warn};
 
 use crate::{
     End, clock,
     limits::{ASK_EVERY, MAX_RETRY_PAUSE, RETRY_EVERY},
+    logs::Logs,
     member::storage_shard,
-    shared::{EndOnPanic, Shared, Unserved},
+    runs::Runs,
+    shared::{EndOnPanic, Shared, Unserved, blocking},
 };
 
 /// Adopts what the session is granted, until the member ends.
@@ -33,26 +35,28 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Runs what blocks. If it panics, the member ends.
-async fn blocking<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&Shared) -> T + Send + 'static,
-) -> Option<T> {
-    let shared = shared.clone();
-    let done = spawn_blocking(move || {
-        let _guard = EndOnPanic(&shared);
-        work(&shared)
-    });
-    done.await.ok()
-}
-
 async fn adopt_all(shared: &Arc<Shared>) {
     let granted = granted(shared);
     if granted.is_empty() {
         return;
     }
-    let logs = read(shared, &granted).await;
-    blocking(shared, move |shared| claim_all(shared, &granted, &logs)).await;
+    // What earlier owners have archived is in runs that were listed before the grant.
+    if let Err(why) = Runs::list(shared).await {
+        return note_failures(shared, &granted, &why);
+    }
+    let shards: Vec<_> = granted.iter().map(shard).collect();
+    let looked = blocking(shared, move |shared| shared.store.begin_claims(shards)).await;
+    let claims = match looked {
+        Some(Ok(claims)) => claims,
+        Some(Err(error)) => return note_failures(shared, &granted, &error.to_string()),
+        None => return,
+    };
+    let parts = granted.iter().flat_map(|grant| grant.parts.iter().copied());
+    let logs = Logs::read(shared, parts).await;
+    blocking(shared, move |shared| {
+        claim_all(shared, &granted, &claims, &logs);
+    })
+    .await;
 }
 
 /// The shards that the store has and no longer serves.
@@ -124,82 +128,15 @@ fn granted(shared: &Shared) -> Vec<Grant> {
         .collect()
 }
 
-/// The logs of earlier owners, where they have records of shards that are to be adopted.
-#[derive(Default)]
-struct Logs(BTreeMap<SessionId, Vec<Piece>>);
-
-/// What is read of a log at once.
-struct Piece {
-    since: Lsn,
-    until: Lsn,
-    /// Or why it could not be read.
-    log: Result<Arc<EarlierLog>, String>,
-}
-
-impl Logs {
-    fn of(&self, part: &Part) -> Result<Arc<EarlierLog>, String> {
-        let pieces = self.0.get(&part.session).into_iter().flatten();
-        let mut pieces =
-            pieces.filter(|piece| piece.since <= part.since && piece.until >= part.until);
-        let piece = pieces.next().ok_or("a part was not read")?;
-        piece.log.clone()
-    }
-}
-
-/// The ranges that have all parts, each as long as parts overlap or touch.
-fn ranges(parts: &[Part]) -> BTreeMap<SessionId, Vec<(Lsn, Lsn)>> {
-    let mut sorted: Vec<_> = parts.iter().collect();
-    sorted.sort_by_key(|part| (part.session, part.since));
-    let mut ranges: BTreeMap<SessionId, Vec<(Lsn, Lsn)>> = BTreeMap::new();
-    for part in sorted {
-        let of_session = ranges.entry(part.session).or_default();
-        match of_session.last_mut() {
-            Some((_, until)) if part.since <= *until => *until = part.until.max(*until),
-            _ => of_session.push((part.since, part.until)),
-        }
-    }
-    ranges
-}
-
-/// Reads each log once, whichever of its shards are granted.
-async fn read(shared: &Arc<Shared>, granted: &[Grant]) -> Logs {
-    let parts = granted.iter().flat_map(|grant| &grant.parts);
-    let parts: Vec<Part> = parts.copied().collect();
-    let mut logs = Logs::default();
-    for (session, ranges) in ranges(&parts) {
-        for (since, until) in ranges {
-            let log = read_piece(shared, session, since, until).await;
-            let piece = Piece { since, until, log };
-            logs.0.entry(session).or_default().push(piece);
-        }
-    }
-    logs
-}
-
-async fn read_piece(
-    shared: &Arc<Shared>,
-    session: SessionId,
-    since: Lsn,
-    until: Lsn,
-) -> Result<Arc<EarlierLog>, String> {
-    let mut groups: Vec<Arc<[u8]>> = Vec::new();
-    let take = |_, _, group: &[u8]| groups.push(group.into());
-    let read = shared.database.read(session, since, until, take).await;
-    read.map_err(|error| error.to_string())?;
-    let log = blocking(shared, |_| EarlierLog::read(groups)).await;
-    let log = log.ok_or("reading it panicked")?;
-    log.map(Arc::new).map_err(|error| error.to_string())
-}
-
 /// Has the store claim what is granted, and serves it. What cannot be claimed is noted, and stays for a later attempt.
-fn claim_all(shared: &Shared, granted: &[Grant], logs: &Logs) {
+fn claim_all(shared: &Shared, granted: &[Grant], claims: &Claims, logs: &Logs) {
     for grant in granted {
         let _claiming = shared.claiming();
         if shared.ended().is_some() || !shared.session().is_active() {
             return;
         }
         let tenancy = grant.tenancy;
-        match claim(shared, grant, logs) {
+        match claim(claims, grant, logs) {
             Ok(()) => {
                 shared.unserved().remove(&tenancy.shard);
                 shared.held().insert(tenancy.shard, tenancy);
@@ -211,24 +148,27 @@ fn claim_all(shared: &Shared, granted: &[Grant], logs: &Logs) {
     }
 }
 
-fn claim(shared: &Shared, grant: &Grant, logs: &Logs) -> Result<(), String> {
-    let inherited = grant.parts.iter().map(|part| {
-        Ok(Inherited {
-            generation: part.generation.0,
-            since: part.since.0.into(),
-            until: part.until.0.into(),
-            log: logs.of(part)?,
-        })
-    });
+fn shard(grant: &Grant) -> abide_storage::Shard {
+    storage_shard(grant.tenancy.shard)
+}
+
+fn claim(claims: &Claims, grant: &Grant, logs: &Logs) -> Result<(), String> {
+    let inherited = grant.parts.iter().map(|part| logs.of(part));
     let claim = ShardClaim {
-        shard: storage_shard(grant.tenancy.shard),
+        shard: shard(grant),
         generation: grant.tenancy.generation.0,
         since: grant.since.0.into(),
         floor: grant.floor,
         inherited: inherited.collect::<Result<_, String>>()?,
     };
-    let claimed = shared.store.claim_shard(&claim);
+    let claimed = claims.claim(&claim);
     claimed.map_err(|error| error.to_string())
+}
+
+fn note_failures(shared: &Shared, granted: &[Grant], why: &str) {
+    for grant in granted {
+        note_failure(shared, grant.tenancy, why.to_owned());
+    }
 }
 
 fn note_failure(shared: &Shared, tenancy: Tenancy, why: String) {
@@ -250,34 +190,4 @@ fn note_failure(shared: &Shared, tenancy: Tenancy, why: String) {
 /// The pause after one that was too short.
 fn longer(pause: Duration) -> Duration {
     MAX_RETRY_PAUSE.min(pause.saturating_mul(2))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use abide_cluster::Generation;
-
-    #[test]
-    fn parts_of_a_log_that_touch_are_read_once() {
-        let session = |number| SessionId { number, nonce: 7 };
-        let part = |number, since, until| Part {
-            generation: Generation(1),
-            session: session(number),
-            since: Lsn(since),
-            until: Lsn(until),
-        };
-        let parts = [
-            part(1, 50, 60),
-            part(1, 0, 10),
-            part(2, 5, 9),
-            part(1, 5, 20),
-            part(1, 20, 30),
-            part(1, 6, 8),
-        ];
-        let expected = [
-            (session(1), vec![(Lsn(0), Lsn(30)), (Lsn(50), Lsn(60))]),
-            (session(2), vec![(Lsn(5), Lsn(9))]),
-        ];
-        assert_eq!(ranges(&parts), expected.into());
-    }
 }

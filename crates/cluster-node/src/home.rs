@@ -24,6 +24,9 @@ const VERSION: u32 = 1;
 const LOCK: &str = "LOCK";
 const NODE: &str = "node.json";
 const NEW_NODE: &str = "node.json.new";
+/// What a host keeps beside: tokens, which are created before the first start, and a socket for commands.
+const OF_HOSTS: [&str; 4] = ["access.db", "access.db-wal", "access.db-shm", "admin.sock"];
+
 const SESSIONS: &str = "sessions";
 
 /// The directory of a node, which this process has locked.
@@ -167,6 +170,7 @@ fn must_be_empty(dir: &Path) -> Result<(), JoinError> {
         let name = entry.map_err(failed(dir))?.file_name();
         let is_own = [LOCK, NEW_NODE, "lost+found"]
             .iter()
+            .chain(&OF_HOSTS)
             .any(|own| name == *own);
         if !is_own {
             return Err(JoinError::Refused {

@@ -12,11 +12,18 @@ pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(2);
 pub const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time between two attempts to say what the database did not answer, or to forget a shard with objects that are open. The first one
-/// between two attempts to adopt a shard; each further one is twice as long.
+/// between two attempts to adopt a shard, or to make a run; each further one is twice as long.
 pub const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-/// The longest time between two attempts to adopt a shard.
+/// The longest time between two attempts to adopt a shard, or to make a run.
 pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
+
+/// Bytes of a member's log after which its store begins a checkpoint, at the latest, and the most of them that are in a run unless one
+/// checkpoint is farther than that from the one before. Parts that are inherited come on top.
+pub const RUN_BYTES: u64 = 64 << 20;
+
+/// How long a shard that is to be given away waits for a run that is being made. Then the run is given up.
+pub const MOVE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time between two questions to the decisions whether there is something to say, when nothing has woken them.
 pub const ASK_EVERY: Duration = Duration::from_millis(50);

@@ -9,7 +9,10 @@ use std::{
 
 use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, Tenancy};
 use abide_cluster_postgres::Database;
-use abide_storage::{ArchiveOptions, LOG_DIR, RealDisk, SharedNamespaces, Store, StoreOptions};
+use abide_remote_runs::StoredRuns;
+use abide_storage::{
+    ArchiveOptions, LOG_DIR, RealDisk, RemoteRuns, SharedNamespaces, Store, StoreOptions,
+};
 use tokio::{
     runtime::{Builder, Runtime},
     task::spawn_blocking,
@@ -18,8 +21,8 @@ use tokio::{
 use tracing::{error, info};
 
 use crate::{
-    End, Home, JoinError, Lease, adopt, clock, home, lane,
-    limits::{LEAVE_PATIENCE, MAX_CLOCK_DIFFERENCE},
+    End, Home, JoinError, Lease, Owners, Settings, adopt, archive, clock, home, lane,
+    limits::{LEAVE_PATIENCE, MAX_CLOCK_DIFFERENCE, RUN_BYTES},
     namespaces::Namespaces,
     shared::Shared,
     talk,
@@ -58,24 +61,30 @@ impl Member {
     /// See [`JoinError`].
     pub fn join(
         mut home: Home,
-        database: Database,
+        settings: Settings,
         options: StoreOptions,
-        reads: Reads,
     ) -> Result<Self, JoinError> {
         let attempt = home.attempt()?;
         let nonce = home::random()?;
-        let (lane_runtime, runtime) = (new_runtime()?, new_runtime()?);
+        let (lane_runtime, archive_runtime, runtime) =
+            (new_runtime()?, new_runtime()?, new_runtime()?);
+        let database = &settings.database;
         let of_machine = Arc::clone(&options.unix_millis);
-        let ahead = runtime.block_on(clock_difference(&database, &*of_machine))?;
+        let ahead = runtime.block_on(clock_difference(database, &*of_machine))?;
         let clock = move || of_machine().saturating_add_signed(ahead);
         let options = options.unix_millis(Arc::new(clock));
         // What takes time comes first: others wait for the session from its beginning.
         let dir = home.session_dir()?;
         let namespaces: Arc<dyn SharedNamespaces> = Arc::new(Namespaces(database.clone()));
+        let runs: Arc<dyn RemoteRuns> = Arc::new(StoredRuns::new(&settings.runs));
+        // What follows a checkpoint is what others read when they take over.
+        let checkpoint_bytes = options.checkpoint_bytes.min(RUN_BYTES);
         let options = options
             .claims_shards(true)
             .await_copy(true)
             .shared_namespaces(namespaces)
+            .remote_runs(runs)
+            .checkpoint_bytes(checkpoint_bytes)
             .archive(ArchiveOptions::default().enabled(false));
         let disk = UnsyncedLog::new(RealDisk, dir.join(LOG_DIR));
         let store = Store::open(Arc::new(disk), &dir, options)?;
@@ -85,9 +94,12 @@ impl Member {
             home.begin_anew()?;
             return Err(JoinError::Copied(home.dir().to_owned()));
         };
+        if let Some(address) = &settings.address {
+            runtime.block_on(settings.database.announce(me, address))?;
+        }
         info!(session = me.number, "joined the cluster");
         let session = Session::begin(me, begun_at);
-        let shared = Arc::new(Shared::new(session, store, database, reads, home));
+        let shared = Arc::new(Shared::new(session, store, settings, home));
         let mut member = Self {
             shared,
             threads: Vec::new(),
@@ -95,6 +107,10 @@ impl Member {
         member.spawn("cluster-lane", move |shared| {
             lane::run(&shared, &lane_runtime);
             lane_runtime.shutdown_background();
+        })?;
+        member.spawn("cluster-runs", move |shared| {
+            archive::run(&shared, &archive_runtime);
+            archive_runtime.shutdown_background();
         })?;
         member.spawn("cluster", move |shared| {
             runtime.block_on(talk_and_adopt(shared));
@@ -130,6 +146,11 @@ impl Member {
     /// Whether it serves a shard: objects of others cannot be opened. A member that leaves or has ended serves none.
     pub fn serves(&self, shard: Shard) -> bool {
         self.end().is_none() && tenancy(&self.shared.session(), shard).is_some()
+    }
+
+    /// Where other members are.
+    pub fn owners(&self) -> Owners {
+        Owners::new(self.session(), self.shared.views())
     }
 
     /// How many shards it serves.
@@ -206,6 +227,12 @@ impl Member {
         let unserved = self.shared.unserved();
         let told = unserved.iter();
         told.map(|(shard, of)| (*shard, of.why.clone())).collect()
+    }
+
+    /// Why what it has logged is in no run of history, if the last attempt to make one has failed. It tries again, and its log in the
+    /// database grows until it succeeds.
+    pub fn unarchived(&self) -> Option<String> {
+        self.shared.unarchived().clone()
     }
 
     /// Why it has ended, if it has.

@@ -2,17 +2,22 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     thread,
     time::Duration,
 };
 
-use abide_cluster::{Connection, Lsn, Outcome, Reads, SHARDS, Session, Shard, Tenancy};
+use abide_cluster::{
+    Answer, Connection, Lsn, Outcome, Reads, SHARDS, Session, Shard, Tenancy, View,
+};
 use abide_cluster_postgres::{Database, Lines};
 use abide_storage::Store;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    task::spawn_blocking,
+};
 
-use crate::{End, Home, clock, member::storage_shard};
+use crate::{End, Home, Settings, clock, member::storage_shard, runs::Runs};
 
 /// A shard that the session owns and could not adopt.
 pub(crate) struct Unserved {
@@ -30,13 +35,25 @@ pub(crate) struct Shared {
     /// The shards that the store has, each in the generation in which it was claimed. Some are closed.
     held: Mutex<BTreeMap<Shard, Tenancy>>,
     claiming: Mutex<()>,
+    /// Why the last attempt to make a run has failed.
+    unarchived: Mutex<Option<String>>,
     pub(crate) store: Store,
     pub(crate) database: Database,
     pub(crate) lines: Lines,
     pub(crate) reads: Reads,
+    /// The random id of the node's directory.
+    pub(crate) node: u128,
+    pub(crate) run_every: Duration,
+    /// Where runs are.
+    pub(crate) object_store: abide_history::Store,
+    pub(crate) runs: Runs,
+    /// The object store is known to be the cluster's.
+    pub(crate) has_marked_store: AtomicBool,
     end: watch::Sender<Option<End>>,
     /// When the session's lease ends, in milliseconds by [`now`](crate::now). 0 if it has none, leaves, or has ended.
     leased_until: watch::Sender<u64>,
+    /// The tables, as last seen.
+    view: watch::Sender<View>,
     /// There may be something to say.
     pub(crate) to_say: Notify,
     /// There may be something to adopt or to forget.
@@ -46,24 +63,32 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        session: Session,
-        store: Store,
-        database: Database,
-        reads: Reads,
-        home: Home,
-    ) -> Self {
+    pub(crate) fn new(session: Session, store: Store, settings: Settings, home: Home) -> Self {
+        let Settings {
+            database,
+            runs: object_store,
+            reads,
+            run_every,
+            ..
+        } = settings;
         Self {
             lines: Lines::new(database.clone(), session.id()),
+            node: home.id(),
+            run_every,
+            object_store,
+            runs: Runs::default(),
+            has_marked_store: AtomicBool::new(false),
             session: Mutex::new(session),
             held: Mutex::default(),
             unserved: Mutex::default(),
             claiming: Mutex::default(),
+            unarchived: Mutex::default(),
             store,
             database,
             reads,
             end: watch::Sender::new(None),
             leased_until: watch::Sender::new(0),
+            view: watch::Sender::new(View::default()),
             to_say: Notify::new(),
             to_adopt: Notify::new(),
             _home: home,
@@ -82,9 +107,15 @@ impl Shared {
         self.unserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn unarchived(&self) -> MutexGuard<'_, Option<String>> {
+        self.unarchived
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends the member: nothing is acknowledged any more. The first end counts.
     pub(crate) fn end(&self, end: End) {
-        let why = end.to_string();
+        let (why, has_left) = (end.to_string(), end == End::Left);
         let is_first = self.end.send_if_modified(|known| {
             let is_first = known.is_none();
             known.get_or_insert(end);
@@ -92,7 +123,11 @@ impl Shared {
         });
         if is_first {
             self.leased_until.send_replace(0);
-            self.store.fail(&why);
+            if has_left {
+                self.store.retire(&why);
+            } else {
+                self.store.fail(&why);
+            }
         }
     }
 
@@ -132,6 +167,9 @@ impl Shared {
 
     /// Takes what has become of a statement. Returns how far the session's log is durable, unless the session has ended.
     pub(crate) fn answered(&self, connection: Connection, outcome: Outcome) -> Option<Lsn> {
+        if let Outcome::Done(Answer::View(view)) = &outcome {
+            self.view.send_replace(view.clone());
+        }
         let mut session = self.session();
         session.answered(connection, outcome, clock::now());
         let Some(ended) = session.ended() else {
@@ -142,6 +180,11 @@ impl Shared {
         drop(session);
         self.end(ended.into());
         None
+    }
+
+    /// The tables, as last seen.
+    pub(crate) fn views(&self) -> watch::Receiver<View> {
+        self.view.subscribe()
     }
 
     /// Publishes when the session's lease ends. The caller has locked the session.
@@ -174,4 +217,17 @@ impl Drop for EndOnPanic<'_> {
             self.0.end(End::Panicked);
         }
     }
+}
+
+/// Runs what blocks. If it panics, the member ends.
+pub(crate) async fn blocking<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Option<T> {
+    let shared = shared.clone();
+    let done = spawn_blocking(move || {
+        let _guard = EndOnPanic(&shared);
+        work(&shared)
+    });
+    done.await.ok()
 }

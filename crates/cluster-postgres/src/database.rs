@@ -131,6 +131,30 @@ impl Database {
         }))
     }
 
+    /// The random name of the cluster, which its tables were created with.
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`], [`Error::Newer`], or the server does not answer.
+    pub async fn cluster(&self) -> Result<u128, Error> {
+        let mut line = self.open("abide cluster").await?;
+        must_be_initialized(&line).await?;
+        let rows = line.query("select cluster::text from version", &[]).await?;
+        let name = rows.first().and_then(|row| bits(row.get(0)));
+        name.ok_or_else(|| Error::Unavailable("the cluster has no name".to_owned()))
+    }
+
+    /// Tells all sessions where clients reach one, by a URL.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn announce(&self, session: SessionId, address: &str) -> Result<(), Error> {
+        let mut line = self.open("abide announce").await?;
+        let sql = "update session set address = $3 where number = $1 and nonce = $2::text::uuid";
+        let (number, nonce) = (session.number.cast_signed(), uuid(session.nonce));
+        line.query(sql, &[&number, &nonce, &address]).await?;
+        confirmed(&line)
+    }
+
     /// The unique keys of all namespaces in the order of their numbers, this one among them. If it is new, it comes after all others.
     ///
     /// # Errors

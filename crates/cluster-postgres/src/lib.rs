@@ -27,8 +27,10 @@ mod log;
 mod name;
 mod runs;
 mod statement;
+mod status;
 
 pub use database::{Accept, Database};
 pub use error::Error;
 pub use lines::Lines;
 pub use runs::Listed;
+pub use status::{SessionStatus, Status};

@@ -1,16 +1,16 @@
 //! The list of runs.
 
-use crate::{Database, Error, name::bits};
+use abide_cluster::Stored;
+
+use crate::{Database, Error};
 
 /// A run of history that is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Runs are read in this order, which is not dense.
     pub seq: u64,
-    /// The random part of the name of the session that has published it.
-    pub nonce: u128,
-    /// Its number among those of the session.
-    pub number: u64,
+    /// The run, as its session has described it.
+    pub stored: Stored,
 }
 
 impl Database {
@@ -20,17 +20,15 @@ impl Database {
     /// The server does not answer.
     pub async fn runs(&self, after: u64) -> Result<Vec<Listed>, Error> {
         let mut line = self.open("abide runs").await?;
-        let sql = "select seq, nonce::text, number from run where seq > $1 order by seq";
+        let sql = "select seq, about, place from run where seq > $1 order by seq";
         let rows = line.query(sql, &[&after.cast_signed()]).await?;
-        let listed = rows.iter().map(|row| {
-            let nonce: &str = row.get(1);
-            Ok(Listed {
-                seq: row.get::<_, i64>(0).cast_unsigned(),
-                nonce: bits(nonce)
-                    .ok_or_else(|| Error::Unavailable(format!("{nonce} is no uuid")))?,
-                number: row.get::<_, i64>(2).cast_unsigned(),
-            })
+        let listed = rows.iter().map(|row| Listed {
+            seq: row.get::<_, i64>(0).cast_unsigned(),
+            stored: Stored {
+                about: row.get(1),
+                place: row.get(2),
+            },
         });
-        listed.collect()
+        Ok(listed.collect())
     }
 }

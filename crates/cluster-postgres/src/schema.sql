@@ -10,7 +10,12 @@
 -- Each statement of a session changes a row, most by `touch`: a transaction that changes nothing does not wait for the standby, so its
 -- success would prove nothing. `touch` also compares the nonce; the rest names the session by its number.
 
-create table version (version int not null, touched bigint not null default 0);
+create table version (
+    version int not null,
+    touched bigint not null default 0,
+    -- Names the cluster in its object store.
+    cluster uuid not null default gen_random_uuid()
+);
 insert into version values (1);
 
 -- The last attempt of each data directory to begin a session. Rows stay, so an attempt that arrives late is always refused.
@@ -25,6 +30,8 @@ create table session (
     -- A number can come back when the server loses commits. What a session leaves is named by this.
     nonce uuid not null unique,
     directory uuid not null,
+    -- Where clients reach it.
+    address text,
     is_fenced bool not null default false,
     touched bigint not null default 0
 ) with (fillfactor = 20);
@@ -81,6 +88,9 @@ create table run (
     seq bigint generated always as identity primary key,
     nonce uuid not null,
     number bigint not null,
+    -- What it has, and where it is. Only readers of runs understand it.
+    about text not null,
+    place text not null,
     unique (nonce, number)
 );
 
@@ -271,10 +281,11 @@ begin
     return give(array[of_shard], target);
 end $$;
 
--- Lists a run, unless it is listed.
+-- Lists a run, unless it is listed. `run_about` and `run_place` are null if it has no records.
 create function publish(
     me bigint, my_nonce uuid, this_number bigint, after_number bigint, upto bigint,
-    part_shards int[], part_generations bigint[], own_shards int[], own_generations bigint[]
+    part_shards int[], part_generations bigint[], own_shards int[], own_generations bigint[],
+    run_about text, run_place text
 ) returns bool language plpgsql as $$
 declare
     is_listed bigint;
@@ -301,9 +312,11 @@ begin
     end if;
     delete from part p using unnest(part_shards, part_generations) as asked (shard, generation)
         where p.shard = asked.shard and p.generation = asked.generation;
-    -- Until the commit: otherwise a reader could see a run before one with a lower `seq`.
-    perform pg_advisory_xact_lock(hashtextextended('abide_cluster.run', 0));
-    insert into run (nonce, number) values (my_nonce, this_number);
+    if run_place is not null then
+        -- Until the commit: otherwise a reader could see a run before one with a lower `seq`.
+        perform pg_advisory_xact_lock(hashtextextended('abide_cluster.run', 0));
+        insert into run (nonce, number, about, place) values (my_nonce, this_number, run_about, run_place);
+    end if;
     update lane set archived = upto, listed = this_number where session = me;
     return true;
 end $$;

@@ -1,8 +1,8 @@
 //! The statements of a session in SQL. Nearly all are functions of `schema.sql`.
 
 use abide_cluster::{
-    Answer, Generation, Grant, Lsn, Owner, Part, Peer, Run, SessionId, Shard, Statement, Tenancy,
-    View,
+    Answer, Generation, Grant, Lsn, Owner, Part, Peer, Run, SessionId, Shard, Statement, Stored,
+    Tenancy, View,
 };
 use serde::Deserialize;
 use tokio_postgres::{Row, types::ToSql};
@@ -108,7 +108,7 @@ pub(crate) async fn execute(
                 .await?;
             grants(text)?.map(Answer::Granted)
         }
-        Statement::Publish(run) => publish(&mut call, run).await?,
+        Statement::Publish { run, stored } => publish(&mut call, run, stored.as_ref()).await?,
         Statement::Trim => {
             let other = i32::from(half == 0);
             let row = call
@@ -198,10 +198,10 @@ async fn settle(call: &mut Call<'_>) -> Result<Option<Answer>, Failure> {
 
 /// All rows of sessions and of shards, at one moment: in one statement.
 async fn poll(call: &mut Call<'_>) -> Result<View, Failure> {
-    let sql = "select 0, s.number, s.nonce::text, e.renewals, l.lsn, l.listed, s.is_fenced \
+    let sql = "select 0, s.number, s.nonce::text, e.renewals, l.lsn, l.listed, s.is_fenced, s.address \
                from session s join lease e on e.session = s.number join lane l on l.session = s.number \
                union all \
-               select 1, h.shard::bigint, o.nonce::text, h.generation, h.since, coalesce(o.number, 0), false \
+               select 1, h.shard::bigint, o.nonce::text, h.generation, h.since, coalesce(o.number, 0), false, null \
                from shard h left join session o on o.number = h.owner";
     let rows = call.line.query(sql, &[]).await?;
     let mut view = View::default();
@@ -232,21 +232,30 @@ async fn poll(call: &mut Call<'_>) -> Result<View, Failure> {
                 is_fenced: row.get(6),
             };
             view.peers.insert(session, peer);
+            if let Some(address) = row.get(7) {
+                view.addresses.insert(session, address);
+            }
         }
     }
     Ok(view)
 }
 
-async fn publish(call: &mut Call<'_>, run: &Run) -> Result<Option<Answer>, Failure> {
+async fn publish(
+    call: &mut Call<'_>,
+    run: &Run,
+    stored: Option<&Stored>,
+) -> Result<Option<Answer>, Failure> {
     let parts = run.parts.iter().map(|(shard, part)| Tenancy {
         shard: *shard,
         generation: part.generation,
     });
     let (part_shards, part_generations) = columns(parts);
     let (own_shards, own_generations) = columns(run.tenancies.iter().copied());
+    let about = stored.map(|stored| &stored.about);
+    let place = stored.map(|stored| &stored.place);
     let done = call
         .is_done(
-            "publish($1, $2::text::uuid, $3, $4, $5, $6, $7, $8, $9)",
+            "publish($1, $2::text::uuid, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             &[
                 &run.number.cast_signed(),
                 &run.after.cast_signed(),
@@ -255,6 +264,8 @@ async fn publish(call: &mut Call<'_>, run: &Run) -> Result<Option<Answer>, Failu
                 &part_generations,
                 &own_shards,
                 &own_generations,
+                &about,
+                &place,
             ],
         )
         .await?;

@@ -68,6 +68,6 @@ pub use lane::Lane;
 pub use lease::{Lease, Reads};
 pub use peers::Peers;
 pub use session::{Ended, Session};
-pub use statement::{Answer, Connection, Grant, Outcome, Part, Run, Statement};
+pub use statement::{Answer, Connection, Grant, Outcome, Part, Run, Statement, Stored};
 pub use tenure::{State, Tenure, Tenures};
 pub use view::{Owner, Peer, View};

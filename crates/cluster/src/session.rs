@@ -8,8 +8,8 @@ mod tests;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
-    Connection, Lane, Lease, Lsn, Outcome, Reads, Run, SessionId, State, Statement, Tenancy,
-    Tenures,
+    Connection, Lane, Lease, Lsn, Outcome, Reads, Run, SessionId, State, Statement, Stored,
+    Tenancy, Tenures,
     limits::{POLL_EVERY, TRIM_EVERY},
     statement::Answer,
 };
@@ -213,20 +213,34 @@ impl Session {
         }
     }
 
-    /// A run that has all that is durable here and in no run, and all inherited parts. To be built, put into the store, and
-    /// reported as [`Session::uploaded`]. None if there is nothing, if another run is not listed yet, or while it is uncertain what
-    /// the session owns. What a shard has inherited is in no run before it was adopted: the log that is being read stays.
-    pub fn plan_run(&mut self) -> Option<Run> {
+    /// A run that has what is durable here up to a position and in no run, and all inherited parts. To be built, put into the store, and
+    /// reported as [`Session::uploaded`]. None if there is nothing, if the position is not durable, if another run is not listed yet, while
+    /// it is uncertain what the session owns, or if it leaves. What a shard has inherited is in no run before it was adopted: the log that is being read stays.
+    ///
+    /// The records after the position must be readable without those before it.
+    pub fn plan_run(&mut self, until: Lsn) -> Option<Run> {
         let durable = self.lane.durable();
-        if self.seen.is_hold_due() || self.tenures.leaving(durable).is_some() {
+        let is_certain = !self.seen.is_hold_due() && self.tenures.leaving(durable).is_none();
+        if !is_certain || until > durable || !self.is_active() {
             return None;
         }
-        self.archive.plan(&self.tenures, durable)
+        self.archive.plan(&self.tenures, until)
     }
 
-    /// The planned run of this number is in the store.
-    pub fn uploaded(&mut self, number: u64) {
-        self.archive.uploaded(number);
+    /// The planned run of this number is in the store, or has no records.
+    pub fn uploaded(&mut self, number: u64, stored: Option<Stored>) {
+        self.archive.uploaded(number, stored);
+    }
+
+    /// Gives up the planned run of this number, unless it was reported as [`Session::uploaded`]: a shard that is given away does not wait
+    /// for it any more, and another run can be planned.
+    pub fn abandon_run(&mut self, number: u64) {
+        self.archive.abandon(number);
+    }
+
+    /// Own records before this position are in runs that are listed.
+    pub fn archived(&self) -> Lsn {
+        self.archive.archived()
     }
 
     /// The next statement of a connection. None if it has one under way, if there is nothing to say, or if the session has ended.
@@ -274,8 +288,9 @@ impl Session {
         if let Some(statement) = self.seen.statement() {
             return Some(statement);
         }
-        if let Some(run) = self.archive.uploaded_run() {
-            return Some(Statement::Publish(run.clone()));
+        if let Some((run, stored)) = self.archive.uploaded_run() {
+            let (run, stored) = (run.clone(), stored.cloned());
+            return Some(Statement::Publish { run, stored });
         }
         let leaving = self.tenures.leaving(self.lane.durable());
         if let Some((tenancy, to, until)) = leaving.filter(|_| !self.archive.is_under_way()) {
@@ -356,7 +371,7 @@ impl Session {
             Statement::HandOver { tenancy, to, until } => {
                 self.handed(tenancy, to, until, outcome)?;
             }
-            Statement::Publish(_) => match outcome {
+            Statement::Publish { .. } => match outcome {
                 Outcome::Done(_) => {
                     for (shard, part) in self.archive.listed() {
                         self.tenures.archived(shard, &part);

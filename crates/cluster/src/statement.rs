@@ -61,7 +61,12 @@ pub enum Statement {
         until: Lsn,
     },
     /// Lists a run of history, unless it is listed. See [`Run`] for what it requires.
-    Publish(Run),
+    Publish {
+        /// What the run has, and what it requires.
+        run: Run,
+        /// What readers are told of it. `None` if it has no records: then it is only noted that they are archived.
+        stored: Option<Stored>,
+    },
     /// Removes the records of the session's log, and logs of fenced sessions, that are archived.
     Trim,
 }
@@ -137,6 +142,15 @@ pub struct Part {
     pub since: Lsn,
     /// The position after the last.
     pub until: Lsn,
+}
+
+/// A run in the store, as its readers find it. Opaque here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// What it has.
+    pub about: String,
+    /// Where it is.
+    pub place: String,
 }
 
 /// A run of history that is in the store and is to be listed.

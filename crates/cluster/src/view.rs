@@ -12,6 +12,8 @@ pub struct View {
     pub peers: BTreeMap<SessionId, Peer>,
     /// All shards.
     pub shards: BTreeMap<Shard, Owner>,
+    /// Where clients reach the sessions that have announced it. Nothing is decided by it.
+    pub addresses: BTreeMap<SessionId, String>,
 }
 
 /// A row of a session.
@@ -39,6 +41,13 @@ pub struct Owner {
 }
 
 impl View {
+    /// Where clients reach the owner of a shard, if it is live and has announced it.
+    pub fn address(&self, shard: Shard) -> Option<&str> {
+        let owner = self.shards.get(&shard)?;
+        let address = self.addresses.get(&owner.session?)?;
+        (!self.is_orphan(*owner)).then_some(address)
+    }
+
     /// The sessions that are not fenced.
     pub fn live(&self) -> impl Iterator<Item = SessionId> {
         let live = self.peers.iter().filter(|(_, peer)| !peer.is_fenced);

@@ -17,6 +17,11 @@ pub struct Writer(u64);
 pub struct Session(u128);
 
 impl Writer {
+    /// The data directory with this name.
+    pub fn new(name: u64) -> Self {
+        Self(name)
+    }
+
     pub(crate) fn random(machine: &dyn Machine) -> Result<Self, Error> {
         machine.random().map(Self::from_bytes)
     }
@@ -31,6 +36,11 @@ impl Writer {
 }
 
 impl Session {
+    /// The start with this name.
+    pub fn new(name: u128) -> Self {
+        Self(name)
+    }
+
     pub(crate) fn random(machine: &dyn Machine) -> Result<Self, Error> {
         machine.random().map(Self::from_bytes)
     }

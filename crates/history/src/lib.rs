@@ -8,6 +8,7 @@
 //! - [`CopyKey`]: encrypts all that is in the store.
 //! - [`Uploader`]: a task that copies what a [`Source`] has, until it is stopped; [`Status`] says how far it is.
 //! - [`Download`]: all runs of a manifest and its tail into directories; [`verify`] and [`list`].
+//! - [`mark_store`], [`copy_run`]: a store for the runs of a cluster; copies a run that many nodes share, and that a database lists instead of a manifest.
 //! - [`Ranges`]: reads some of the bytes of a run, where it is.
 //! - [`Seal`]: ends the tail of a lost node, so that another continues its history.
 //! - [`Probe`]: whether a store does what ownership relies on.
@@ -81,6 +82,7 @@ mod ranges;
 mod replace;
 mod seal;
 mod sequence;
+mod shared_run;
 mod shipper;
 mod source;
 mod status;
@@ -105,6 +107,7 @@ pub use options::Options;
 pub use probe::Probe;
 pub use ranges::Ranges;
 pub use seal::Seal;
+pub use shared_run::{copy_run, mark_store};
 pub use source::{Part, Run, Snapshot, Source};
 pub use status::{Copied, Failing, Published, Status, StatusWatch};
 pub use store::Store;

@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use object_store::PutMode;
 use tokio::sync::watch;
 
 use crate::{
@@ -31,14 +32,14 @@ pub(crate) enum Transfer {
 
 /// A part to upload.
 #[derive(Clone, Debug)]
-struct Part {
-    run: u64,
-    path: PathBuf,
+pub(crate) struct Part {
+    pub run: u64,
+    pub path: PathBuf,
     /// The length of the whole file.
-    of: u64,
-    key: String,
-    offset: u64,
-    length: u64,
+    pub of: u64,
+    pub key: String,
+    pub offset: u64,
+    pub length: u64,
 }
 
 /// Uploads what is missing, some parts at once. Parts that the store has confirmed are not sent again if it fails.
@@ -187,14 +188,20 @@ fn stored(publisher: &Publisher, run: &Run) -> Option<StoredRun> {
 }
 
 /// Creates the object of a part, and returns its checksum; none if the file is gone.
-async fn upload(store: Store, part: Part) -> Result<(Part, Option<u32>), Error> {
+pub(crate) async fn upload(store: Store, part: Part) -> Result<(Part, Option<u32>), Error> {
     let wanted = part.clone();
     let read = store.machine().on_thread(move || read(&wanted));
     let Some(bytes) = read.await? else {
         return Ok((part, None));
     };
     let crc = crc32c::crc32c(&bytes);
-    if store.create(&part.key, bytes.clone()).await? != Creation::Made {
+    let mut created = store.create(&part.key, bytes.clone()).await?;
+    if created == Creation::Unknown {
+        created = store
+            .put(&part.key, bytes.clone(), PutMode::Overwrite)
+            .await?;
+    }
+    if created != Creation::Made {
         // An earlier attempt of this session, whose response was lost. No one else writes under this key.
         let there = store.read(&part.key).await?;
         let there = there.ok_or_else(|| {

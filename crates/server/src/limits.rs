@@ -162,9 +162,6 @@ pub(crate) const UPLOAD_INTERVAL: RangeInclusive<Duration> =
 /// Allowed `archive.ship_interval`.
 pub(crate) const SHIP_INTERVAL: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_hours(1);
-/// How long a read of a run that is in the store alone waits for it, in which it is tried several times.
-#[cfg(feature = "history")]
-pub(crate) const LEFT_RUN_WAIT: Duration = Duration::from_secs(20);
 /// Threads that read and write files for copies.
 #[cfg(feature = "history")]
 pub(crate) const COPY_THREADS: usize = 8;

@@ -19,7 +19,7 @@ use crate::quarantine::QuarantinedObject;
 use crate::recovery;
 use crate::repair::{Repair, Repaired};
 use crate::restore::{Cut, CutPage, Import, Incoming, PastDatabase, TimelinesEnd};
-use crate::shards::{Inherited, ShardClaim, SharedRun, WrittenRun};
+use crate::shards::{Claims, Inherited, ShardClaim, SharedRun, WrittenRun};
 use crate::statistics::StoreStats;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -124,26 +124,30 @@ impl Store {
             .collect()
     }
 
-    /// Takes over the objects and alarms of a shard: reads what earlier owners have logged, then lets the objects be opened and
-    /// written. For a store with [`StoreOptions::claims_shards`]. Applies all records of the shard: not for a thread that runs
-    /// objects.
-    ///
-    /// The caller has made sure that no earlier owner logs records of the shard any more, and that all runs are listed that have records of
-    /// it. Where logs have only changes of an object, the next checkpoint writes its file from the runs: it waits for a store of runs that
-    /// does not answer. If commits before them are in no run, the object is quarantined. A large transaction whose last record is not there was never released, and
-    /// is not adopted.
+    /// Looks into the runs for what they have of these shards, once for all, so that each can be claimed. For a store with
+    /// [`StoreOptions::claims_shards`]. All runs are listed that have records of the shards, and no other run with such records is listed before they are claimed.
+    /// Reads the runs: not for a thread that runs objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the store does not claim shards, the position is not durable, the generations do not rise, or the log
-    /// lacks a part. [`ErrorKind::Damaged`]: the records do not follow each other. [`ErrorKind::Refused`]: the store has had the shard in this
-    /// generation or a later one, or has not forgotten it; or an object is not whole in the log. A disk
-    /// error: a class that only earlier owners had cannot be recorded. In all cases the store does not own the shard.
+    /// [`ErrorKind::Input`]: the store does not claim shards. [`ErrorKind::Busy`]: a run cannot be read now.
+    /// [`ErrorKind::Damaged`]: a run is damaged.
+    pub fn begin_claims(&self, shards: impl IntoIterator<Item = Shard>) -> Result<Claims> {
+        self.0.engine.must_share("claim a shard")?;
+        let alarms = self.0.engine.archived_alarms(shards)?;
+        let engine = self.0.engine.clone();
+        Ok(Claims { engine, alarms })
+    }
+
+    /// Claims a single shard: see [`Store::begin_claims`] and [`Claims::claim`].
+    ///
+    /// # Errors
+    /// Of both.
     pub fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
-        self.0.engine.claim_shard(claim)
+        self.begin_claims([claim.shard])?.claim(claim)
     }
 
     /// Writes a run of history with records of tenures: what earlier owners have left of the store's shards, and then its own records of
-    /// them up to [`Store::checkpointed`]. `number` is that of no other run of any store. `None` if there are no records.
+    /// them up to a checkpoint ([`Store::checkpointed`]). `number` is that of no other run of any store. `None` if there are no records.
     ///
     /// The run is durable on this disk, and no store lists it yet. All runs that were listed before are listed here, and have what is
     /// before these records. The tenures of each shard come in the order of their generations. Takes memory for all records, and reads
@@ -526,6 +530,11 @@ impl Store {
     /// the log fails, and [`Store::failed`] returns true.
     pub fn fail(&self, why: &str) {
         self.0.engine.shared.log.poison(why);
+    }
+
+    /// The same without a word in the log: the caller has given its objects to others, and ends.
+    pub fn retire(&self, why: &str) {
+        self.0.engine.shared.log.end(why);
     }
 
     /// Returns whether the log has failed: the process must restart.

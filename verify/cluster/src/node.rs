@@ -71,6 +71,12 @@ impl<L: Lists> Node<L> {
             .collect()
     }
 
+    /// The end of the last record that ends at or before a position.
+    pub fn record_end(&self, at: Lsn) -> Lsn {
+        let ends = self.log.iter().map(|record| record.end);
+        ends.filter(|end| *end <= at).max().unwrap_or_default()
+    }
+
     /// The records of a run: what was inherited, and then its own, from memory.
     pub fn run(&self, run: &Run, inherited: Vec<Record>) -> Vec<Record> {
         let own = self.log.iter().filter(|record| {

@@ -149,7 +149,7 @@ impl Tables {
             }
             Statement::Hold => self.hold(me),
             Statement::HandOver { tenancy, to, until } => self.hand_over(me, *tenancy, *to, *until),
-            Statement::Publish(run) => self.publish(me, run, records),
+            Statement::Publish { run, .. } => self.publish(me, run, records),
             Statement::Trim => self.trim(me),
         };
         answer.map_or(Outcome::Refused, Outcome::Done)
@@ -277,6 +277,7 @@ impl Tables {
         View {
             peers: peers.collect(),
             shards: shards.collect(),
+            ..View::default()
         }
     }
 

@@ -1,6 +1,7 @@
 //! Processes on several machines, each with a supervisor that starts it again.
 
 use std::{
+    fs::{self, File},
     io::{self, BufRead as _, BufReader, Write as _},
     net::{Ipv4Addr, TcpStream},
     path::PathBuf,
@@ -20,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::process::{ADDRESS, DIR};
+use crate::process::{ADDRESS, DIR, RUNS};
 
 const MOMENT: Duration = Duration::from_millis(5);
 
@@ -41,10 +42,13 @@ pub(crate) struct Machine {
 
 struct State {
     dir: PathBuf,
+    runs: PathBuf,
     address: String,
     child: Mutex<Option<Child>>,
     port: Mutex<Option<u16>>,
     is_off: AtomicBool,
+    /// Its directory is to be deleted before the next process starts.
+    is_lost: AtomicBool,
     ends: Mutex<Vec<Option<i32>>>,
 }
 
@@ -64,6 +68,7 @@ impl Cluster {
         let database = Database::new(&address, Accept::Local).unwrap();
         runtime.block_on(database.init()).unwrap();
         let dir = TempDir::with_prefix("abide-nodes-").unwrap();
+        fs::create_dir(dir.path().join("runs")).unwrap();
         let mut cluster = Self {
             machines: Vec::new(),
             postgres: Mutex::new(postgres),
@@ -81,10 +86,12 @@ impl Cluster {
     fn machine(&self, number: usize) -> Machine {
         let state = Arc::new(State {
             dir: self.dir.path().join(number.to_string()),
+            runs: self.runs(),
             address: self.address.clone(),
             child: Mutex::default(),
             port: Mutex::default(),
             is_off: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             ends: Mutex::default(),
         });
         let supervisor = thread::spawn({
@@ -95,6 +102,38 @@ impl Cluster {
             state,
             supervisor: Some(supervisor),
         }
+    }
+
+    fn runs(&self) -> PathBuf {
+        self.dir.path().join("runs")
+    }
+
+    /// Makes the runs unreadable for as long as `during` takes, and no other can be put there.
+    pub(crate) fn without_runs(&self, during: impl FnOnce()) {
+        let (runs, away) = (self.runs(), self.dir.path().join("away"));
+        fs::rename(&runs, &away).unwrap();
+        // Otherwise the directory would be created again.
+        File::create(&runs).unwrap();
+        during();
+        fs::remove_file(&runs).unwrap();
+        fs::rename(&away, &runs).unwrap();
+    }
+
+    /// How many runs there are.
+    pub(crate) fn count_runs(&self) -> usize {
+        let mut dirs = vec![self.runs()];
+        let mut count = 0;
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                } else {
+                    count += 1;
+                }
+            }
+        }
+        count
     }
 
     /// Waits until the processes that run serve all shards.
@@ -134,11 +173,15 @@ impl Cluster {
 impl State {
     fn supervise(&self) {
         while !self.is_off.load(Ordering::Acquire) {
+            if self.is_lost.swap(false, Ordering::AcqRel) {
+                fs::remove_dir_all(&self.dir).unwrap();
+            }
             let mut command = Command::new(std::env::current_exe().unwrap());
             command
                 .args(["process::a_process", "--exact", "--ignored", "--nocapture"])
                 .env(DIR, &self.dir)
                 .env(ADDRESS, &self.address)
+                .env(RUNS, &self.runs)
                 .stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let output = child.stdout.take().unwrap();
@@ -168,6 +211,12 @@ impl Machine {
     /// Kills the process.
     pub(crate) fn kill(&self) {
         self.state.signal(Signal::KILL);
+    }
+
+    /// Kills the process and deletes its directory.
+    pub(crate) fn lose_directory(&self) {
+        self.state.is_lost.store(true, Ordering::Release);
+        self.kill();
     }
 
     /// Suspends the process.

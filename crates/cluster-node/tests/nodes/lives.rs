@@ -28,7 +28,7 @@ const PAUSE_OF_CLIENTS: Duration = Duration::from_millis(2);
 /// Something goes wrong.
 fn trouble(cluster: &Cluster, rng: &mut Rng) {
     let machine = &cluster.machines[rng.usize(..MACHINES)];
-    match rng.u8(..24) {
+    match rng.u8(..26) {
         0..4 => machine.kill(),
         // A process is suspended, perhaps for longer than its lease.
         4..7 => {
@@ -65,7 +65,15 @@ fn trouble(cluster: &Cluster, rng: &mut Rng) {
             postgres.kill();
             postgres.start_again();
         }
-        19..22 => {
+        // Runs cannot be read or written.
+        19 => cluster.without_runs(|| {
+            if rng.bool() {
+                machine.kill();
+            }
+            sleep(Duration::from_millis(rng.u64(..5_000)));
+        }),
+        20 => machine.lose_directory(),
+        21..24 => {
             if let Some(mut client) = machine.connect() {
                 client.leave();
             }
@@ -166,8 +174,10 @@ fn what_processes_acknowledge_is_linearizable_and_is_not_lost() {
             .unwrap();
     }
     let (answers, ends) = (history.answers(), cluster.ends());
-    println!("{answers} answers; processes that were not killed ended with {ends:?}");
+    let runs = cluster.count_runs();
+    println!("{answers} answers, {runs} runs; processes that were not killed ended with {ends:?}");
     assert!(answers > 500, "only {answers} answers");
+    assert!(runs > 3, "only {runs} runs");
     // 0: it has left; 1, 3: the database did not answer; 2: the session has ended.
     assert!(ends.iter().all(|end| (0..4).contains(end)), "{ends:?}");
 }

@@ -7,4 +7,5 @@ mod lives;
 mod members;
 mod objects;
 mod process;
+mod runs;
 mod takeover;

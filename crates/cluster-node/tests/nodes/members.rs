@@ -1,29 +1,33 @@
 //! Members in one process.
 
 use std::{
+    fs,
     sync::{Arc, Mutex},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use abide_cluster::{Ended, Reads, SHARDS, Shard};
-use abide_cluster_node::{End, Home, JoinError, Member, now};
+use abide_cluster::{Ended, SHARDS, Shard};
+use abide_cluster_node::{End, Home, JoinError, Member, Settings, now};
 use abide_cluster_postgres::{Accept, Database};
 use abide_harness::Postgres;
+use abide_history::Store;
 use abide_storage::{ErrorKind, ObjectDb, ObjectKey, StoreOptions};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::process::id;
+use crate::process::{id, stored_runs};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-const SHARD: Shard = Shard(77);
+pub(crate) const SHARD: Shard = Shard(77);
+/// The directory with runs.
+pub(crate) const RUNS: &str = "runs";
 
 /// A server, and the directories of members.
 pub(crate) struct World {
-    database: Database,
+    pub(crate) database: Database,
     pub(crate) runtime: Runtime,
-    dir: TempDir,
+    pub(crate) dir: TempDir,
     pub(crate) postgres: Mutex<Postgres>,
 }
 
@@ -33,10 +37,12 @@ impl World {
         let database = Database::new(&postgres.address(), Accept::Local).unwrap();
         let runtime = Runtime::new().unwrap();
         runtime.block_on(database.init()).unwrap();
+        let dir = TempDir::new().unwrap();
+        fs::create_dir(dir.path().join(RUNS)).unwrap();
         Self {
             database,
             runtime,
-            dir: TempDir::new().unwrap(),
+            dir,
             postgres: Mutex::new(postgres),
         }
     }
@@ -46,14 +52,25 @@ impl World {
     }
 
     /// The only member.
-    fn first(&self) -> Member {
+    pub(crate) fn first(&self) -> Member {
         let first = self.join(self.home("first")).unwrap();
         until(|| first.serves(SHARD));
         first
     }
 
+    /// Executes SQL as an administrator.
+    pub(crate) fn execute(&self, sql: &str) {
+        let address = self.postgres.lock().unwrap().address();
+        self.runtime.block_on(async {
+            let connected = tokio_postgres::connect(&address, tokio_postgres::NoTls).await;
+            let (client, connection) = connected.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(sql).await.unwrap();
+        });
+    }
+
     /// What a query says.
-    fn is(&self, query: &str) -> bool {
+    pub(crate) fn is(&self, query: &str) -> bool {
         let address = self.postgres.lock().unwrap().address();
         self.runtime.block_on(async {
             let connected = tokio_postgres::connect(&address, tokio_postgres::NoTls).await;
@@ -72,7 +89,22 @@ impl World {
         let options = StoreOptions::small();
         let right = options.unix_millis.clone();
         let options = options.unix_millis(Arc::new(move || right().saturating_add_signed(ahead)));
-        Member::join(home, self.database.clone(), options, Reads::Leased)
+        Member::join(home, self.settings(self.runs()), options)
+    }
+
+    /// With its runs elsewhere.
+    pub(crate) fn join_with(&self, home: Home, runs: Store) -> Result<Member, JoinError> {
+        Member::join(home, self.settings(runs), StoreOptions::small())
+    }
+
+    fn runs(&self) -> Store {
+        stored_runs(&self.dir.path().join(RUNS))
+    }
+
+    fn settings(&self, runs: Store) -> Settings {
+        let mut settings = Settings::new(self.database.clone(), runs);
+        settings.run_every = Duration::from_millis(100);
+        settings
     }
 }
 
@@ -84,7 +116,7 @@ pub(crate) fn until(what: impl Fn() -> bool) {
     }
 }
 
-fn open(member: &Member) -> ObjectDb {
+pub(crate) fn open(member: &Member) -> ObjectDb {
     let namespace = member.store().namespace("Opened").unwrap();
     let id = id(SHARD);
     member
@@ -93,7 +125,7 @@ fn open(member: &Member) -> ObjectDb {
         .unwrap()
 }
 
-fn put(member: &Member, db: &ObjectDb, value: &[u8]) {
+pub(crate) fn put(member: &Member, db: &ObjectDb, value: &[u8]) {
     db.kv_put("k", value).unwrap();
     let end = db.commit().unwrap().unwrap();
     until(|| member.store().durable() >= end);

@@ -23,12 +23,21 @@ impl DurableObject for Page {
     fn new(ctx: Ctx, _: Env) -> Result<Self> {
         Ok(Self { ctx })
     }
+
+    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+        self.ctx.storage().put("text", "rung")
+    }
 }
 
 #[rpc]
 impl Page {
     pub async fn write(&self, text: String) -> Result<()> {
         self.ctx.storage().put("text", &text)
+    }
+
+    pub async fn wake_in(&self, millis: u64) -> Result<()> {
+        let wait = Duration::from_millis(millis);
+        self.ctx.storage().set_alarm(wait)
     }
 
     pub async fn read(&self) -> Result<Option<String>> {
@@ -140,4 +149,40 @@ fn objects_of_a_lost_node_answer_at_another() {
     }
     let late = page(&node, 3).read();
     world.runtime.block_on(late).unwrap_err();
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn alarms_of_a_lost_node_go_off_at_another() {
+    const PAGES: usize = 30;
+    let world = World::start();
+    let first = world.join(world.home("first")).unwrap();
+    until(|| first.shards() == usize::from(SHARDS));
+    let node = start(&world, &first);
+    let pages = |node: &Node| {
+        (0..PAGES)
+            .map(|number| page(node, number))
+            .collect::<Vec<_>>()
+    };
+    for (number, page) in pages(&node).iter().enumerate() {
+        // Some are in runs by the end, and others in the log alone. Some are due before they are taken over.
+        world
+            .runtime
+            .block_on(page.wake_in(4_000 + 250 * number as u64))
+            .unwrap();
+        if number == PAGES / 2 {
+            first.store().checkpoint().unwrap();
+        }
+    }
+    let second = world.join(world.home("second")).unwrap();
+    let other = start(&world, &second);
+    // In the middle of the rest.
+    drop(first);
+    until(|| second.shards() == usize::from(SHARDS));
+    for page in pages(&other) {
+        until(|| {
+            let text = world.runtime.block_on(page.read()).unwrap();
+            text.as_deref() == Some("rung")
+        });
+    }
 }

@@ -16,21 +16,25 @@ use std::{
     env,
     io::{BufRead as _, BufReader, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::exit,
     sync::{Arc, mpsc},
     thread::{self, sleep},
     time::Duration,
 };
 
-use abide_cluster::{Reads, SessionId, Shard};
-use abide_cluster_node::{End, Home, Member, now};
+use abide_cluster::{SessionId, Shard};
+use abide_cluster_node::{End, Home, Member, Settings, now};
 use abide_cluster_postgres::{Accept, Database};
+use abide_history::{Location, RealMachine};
 use abide_storage::{ErrorKind, Lsn, ObjectDb, ObjectKey, StoreOptions};
+use object_store::local::LocalFileSystem;
 use tokio::runtime::Builder;
 
 pub(crate) const DIR: &str = "ABIDE_TEST_NODE_DIR";
 pub(crate) const ADDRESS: &str = "ABIDE_TEST_NODE_POSTGRES";
+/// The directory with the runs of all processes.
+pub(crate) const RUNS: &str = "ABIDE_TEST_NODE_RUNS";
 const MOMENT: Duration = Duration::from_millis(1);
 
 #[test]
@@ -41,7 +45,10 @@ fn a_process() {
     let database = Database::new(&address, Accept::Local).unwrap();
     let joined = Home::open(&PathBuf::from(dir)).and_then(|home| {
         let options = StoreOptions::small().checkpoint_interval(Duration::from_secs(1));
-        Member::join(home, database, options, Reads::Leased)
+        let runs = stored_runs(&PathBuf::from(env::var(RUNS).unwrap()));
+        let mut settings = Settings::new(database, runs);
+        settings.run_every = Duration::from_millis(500);
+        Member::join(home, settings, options)
     });
     let member = joined.unwrap_or_else(|error| {
         eprintln!("not joined: {error}");
@@ -148,6 +155,14 @@ fn execute(member: &Member, open: &mut BTreeMap<Shard, ObjectDb>, task: &Task) -
             None
         }
     }
+}
+
+/// A directory as a store of runs.
+pub(crate) fn stored_runs(dir: &Path) -> abide_history::Store {
+    let location: Location = format!("file://{}", dir.display()).parse().unwrap();
+    let files = LocalFileSystem::new_with_prefix(dir).unwrap();
+    let objects = Arc::new(files.with_fsync(true));
+    abide_history::Store::of(objects, Arc::new(RealMachine), &location)
 }
 
 /// The id of the object of a shard.

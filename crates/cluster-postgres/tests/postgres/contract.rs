@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide_cluster::{
     Answer, Generation, Grant, Lsn, Outcome, Peer, Run, SHARDS, SessionId, Shard, Statement,
-    Tenancy, View,
+    Stored, Tenancy, View,
 };
 use abide_cluster_sim::{Record, Tables};
 use fastrand::Rng;
@@ -138,7 +138,7 @@ impl Twins {
             Statement::Fence { .. } => "fence",
             Statement::Claim(_) => "claim",
             Statement::HandOver { .. } => "hand over",
-            Statement::Publish(_) => "publish",
+            Statement::Publish { .. } => "publish",
             Statement::Leave => "leave",
             _ => return,
         };
@@ -242,13 +242,18 @@ impl Twins {
         {
             first.generation = first.generation.next();
         }
-        Statement::Publish(Run {
+        let run = Run {
             number: own.listed + 1 - off * self.rng.u64(..2),
             after: own.listed + off * self.rng.u64(..2),
             parts: parts.collect(),
             since: archived,
             until: own.lsn,
             tenancies,
-        })
+        };
+        let stored = self.rng.bool().then(|| Stored {
+            about: "a run".to_owned(),
+            place: format!("{} of {own:?}", run.number),
+        });
+        Statement::Publish { run, stored }
     }
 }

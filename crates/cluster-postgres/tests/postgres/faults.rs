@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use abide_cluster::{Answer, Lsn, Outcome, Run, Statement};
+use abide_cluster::{Answer, Lsn, Outcome, Run, Statement, Stored};
 use abide_cluster_postgres::{Accept, Database, limits::LOCK_TIMEOUT};
 use tokio::{
     io::copy,
@@ -197,28 +197,36 @@ async fn no_run_is_seen_before_one_that_is_listed_before_it() {
             assert!(begun.elapsed() < LOCK_TIMEOUT, "{waiting} do not wait");
         }
     };
-    let run = Statement::Publish(Run {
+    let run = Run {
         number: 1,
         after: 0,
         parts: Vec::new(),
         since: Lsn(0),
         until: Lsn(0),
         tenancies: Vec::new(),
-    });
+    };
+    let run = |place: &str| Statement::Publish {
+        run: run.clone(),
+        stored: Some(Stored {
+            about: "a run".to_owned(),
+            place: place.to_owned(),
+        }),
+    };
+    let (first_run, second_run) = (run("first"), run("second"));
     let second = async {
         until(1).await;
-        other.say(&run).await
+        other.say(&second_run).await
     };
     let release = async {
         until(2).await;
         assert_eq!(server.database.runs(0).await.unwrap(), []);
         server.admin.batch_execute("commit").await.unwrap();
     };
-    let (first, second, ()) = tokio::join!(one.say(&run), second, release);
+    let (first, second, ()) = tokio::join!(one.say(&first_run), second, release);
     assert_eq!((first, second), (DONE, DONE));
     let runs = server.database.runs(0).await.unwrap();
-    let nonces: Vec<u128> = runs.iter().map(|run| run.nonce).collect();
-    assert_eq!(nonces, [one.session.nonce, other.session.nonce]);
+    let places: Vec<&str> = runs.iter().map(|run| &*run.stored.place).collect();
+    assert_eq!(places, ["first", "second"]);
     assert_eq!(server.database.runs(runs[0].seq).await.unwrap(), runs[1..]);
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use abide_cluster::{Connection, Ended, Part, Reads, Shard, Tenancy};
+use abide_cluster::{Connection, Ended, Part, Reads, Shard, Stored, Tenancy};
 use abide_cluster_postgres::{Database, Error, Lines};
 use abide_cluster_sim::{
     Node, Record,
@@ -33,8 +33,8 @@ struct World {
     begun: Instant,
     database: Database,
     history: Mutex<History>,
-    /// The object store: the records of runs, by the session's nonce and the run's number.
-    store: Mutex<BTreeMap<(u128, u64), Vec<Record>>>,
+    /// The object store: the records of runs, by their places.
+    store: Mutex<BTreeMap<String, Vec<Record>>>,
     ended: Mutex<Vec<Ended>>,
     hosts: [Host; HOSTS],
 }
@@ -110,7 +110,7 @@ impl World {
     async fn history(&self, shard: impl Fn(Shard) -> bool) -> Result<Vec<Record>, Error> {
         let runs = self.database.runs(0).await?;
         let store = self.store.lock().unwrap();
-        let records = runs.iter().flat_map(|run| &store[&(run.nonce, run.number)]);
+        let records = runs.iter().flat_map(|run| &store[&run.stored.place]);
         let own = records.filter(|record| shard(record.tenancy.shard));
         Ok(own.copied().collect())
     }
@@ -216,9 +216,12 @@ async fn archive(world: Arc<World>, process: Arc<Process>) {
     while runs(&world, &process) {
         sleep(Duration::from_millis(fastrand::u64(100..1_500))).await;
         world.awake(process.host).await;
-        let Some(run) = process.node().session.plan_run() else {
-            continue;
+        let run = {
+            let session = &mut process.node().session;
+            let until = session.durable();
+            session.plan_run(until)
         };
+        let Some(run) = run else { continue };
         let inherited = loop {
             match world.inherited(&run.parts).await {
                 Ok(records) => break records,
@@ -228,9 +231,11 @@ async fn archive(world: Arc<World>, process: Arc<Process>) {
         };
         let mut node = process.node();
         let records = node.run(&run, inherited);
-        let name = (node.session.id().nonce, run.number);
-        world.store.lock().unwrap().insert(name, records);
-        node.session.uploaded(run.number);
+        let place = format!("{:?} {}", node.session.id(), run.number);
+        world.store.lock().unwrap().insert(place.clone(), records);
+        let about = String::new();
+        node.session
+            .uploaded(run.number, Some(Stored { about, place }));
     }
 }
 

@@ -77,7 +77,8 @@ async fn archive(own: &Own, number: u64, until: u64) {
         until: Lsn(until),
         tenancies: Vec::new(),
     };
-    assert_eq!(own.say(&Statement::Publish(run)).await, DONE);
+    let publish = Statement::Publish { run, stored: None };
+    assert_eq!(own.say(&publish).await, DONE);
     assert_eq!(own.say(&Statement::Trim).await, DONE);
 }
 
@@ -146,7 +147,8 @@ async fn the_log_of_a_dead_session_stays_until_its_heirs_have_archived_it() {
         until: Lsn(0),
         tenancies: Vec::new(),
     };
-    assert_eq!(heir.say(&Statement::Publish(run)).await, DONE);
+    let publish = Statement::Publish { run, stored: None };
+    assert_eq!(heir.say(&publish).await, DONE);
     assert_eq!(heir.say(&Statement::Trim).await, DONE);
     assert!(!server.is(&is_there).await);
     assert_eq!(dead.say(&Statement::Settle).await, Outcome::Refused);

@@ -34,6 +34,7 @@ fn view(owner: SessionId, generation: u32, own: Peer) -> View {
     View {
         peers: [ME, OTHER].map(|session| (session, own)).into(),
         shards: [(SHARD, owner)].into(),
+        ..View::default()
     }
 }
 
@@ -317,4 +318,37 @@ fn a_lease_counts_from_the_sending_of_its_renewal() {
     );
     assert!(session.may_release(after(3), Reads::Leased, after(4)));
     assert!(!session.may_release(after(3), Reads::Leased, after(5)));
+}
+
+#[test]
+fn a_run_that_may_be_listed_is_not_given_up() {
+    let mut session = serving();
+    let first = session.plan_run(Lsn(10)).unwrap();
+    session.abandon_run(first.number);
+    let run = session.plan_run(Lsn(10)).unwrap();
+    assert!(run.number > first.number && run.until == Lsn(10));
+    session.uploaded(first.number, None);
+    assert_eq!(session.next(Connection::Control, NOW), None);
+    session.uploaded(run.number, None);
+    let said = answer(&mut session, Connection::Control, Outcome::Unknown);
+    assert!(matches!(said, Statement::Publish { .. }));
+    session.abandon_run(run.number);
+    assert_eq!(session.plan_run(Lsn(10)), None);
+}
+
+#[test]
+fn a_run_ends_where_it_is_asked_to_and_never_after_what_is_durable() {
+    let mut session = serving();
+    let done = || Outcome::Done(Answer::Committed);
+    session.append(tenancy(1), 10).unwrap();
+    answer(&mut session, Connection::Lane, done());
+    assert_eq!(session.plan_run(Lsn(21)), None);
+    let run = session.plan_run(Lsn(10)).unwrap();
+    assert_eq!((run.since, run.until), (Lsn(0), Lsn(10)));
+    session.uploaded(run.number, None);
+    answer(&mut session, Connection::Control, done());
+    assert_eq!(session.archived(), Lsn(10));
+    assert_eq!(session.plan_run(Lsn(10)), None);
+    let run = session.plan_run(Lsn(20)).unwrap();
+    assert_eq!((run.since, run.until), (Lsn(10), Lsn(20)));
 }

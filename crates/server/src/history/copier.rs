@@ -30,7 +30,7 @@ pub(crate) struct Copier {
 
 /// The threads of the task.
 #[derive(Debug)]
-pub(super) struct Threads(pub(super) Option<Runtime>);
+struct Threads(Option<Runtime>);
 
 impl Drop for Threads {
     fn drop(&mut self) {

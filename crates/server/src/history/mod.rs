@@ -10,8 +10,6 @@ mod content;
 #[cfg(feature = "history")]
 mod copier;
 #[cfg(feature = "history")]
-mod left;
-#[cfg(feature = "history")]
 mod metric;
 #[cfg(feature = "history")]
 mod place;

@@ -9,10 +9,11 @@ use std::{
 use abide_history::{
     Access, Connector, CopyKey, Error, Location, Options, Probe, Store as Copies, Uploader,
 };
+use abide_remote_runs::StoredRuns;
 use abide_storage::{RemoteRuns, Store};
 use tokio::runtime::{Builder, Handle};
 
-use super::{Copier, left::LeftRuns, proof::Prover, source::HistorySource};
+use super::{Copier, proof::Prover, source::HistorySource};
 use crate::{ArchiveConfig, ConfigError, HostError, limits, tls_client_config};
 
 /// Where copies of a node's history are: the settings `archive.url`, `archive.options` and `archive.key_file`.
@@ -86,7 +87,7 @@ impl HistoryPlace {
 
     /// The runs that a lazy restore has left in the store. Sends no request yet.
     pub fn remote_runs(&self) -> Arc<dyn RemoteRuns> {
-        Arc::new(LeftRuns::new(&self.copies))
+        Arc::new(StoredRuns::new(&self.copies))
     }
 
     /// Refuses to start a node whose history is another's. Blocks its thread, which must not be one of the async runtime.

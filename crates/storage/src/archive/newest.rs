@@ -22,6 +22,16 @@ impl Archive {
         self.newest_entries_without(&BTreeSet::new())
     }
 
+    /// The newest entries of all objects.
+    ///
+    /// # Errors
+    /// A run cannot be read. The others are not tried: each may take long to say so.
+    pub(crate) fn all_newest_entries(&self) -> Result<NewestEntries> {
+        let listed = self.state().runs;
+        let runs: Result<Vec<_>> = listed.iter().map(|run| self.reader(run)).collect();
+        Ok(NewestEntries::of(runs?))
+    }
+
     /// The newest entries of all objects, without those of some runs.
     pub(crate) fn newest_entries_without(&self, left_out: &BTreeSet<u64>) -> NewestEntries {
         let (mut runs, mut unread) = (Vec::new(), Vec::new());

@@ -9,6 +9,7 @@ use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
 use crate::limits::PAGE_BYTES;
 use crate::overlay::{Object, Pages, header};
 use crate::shared::Shared;
+use crate::sync::atomic::Ordering;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,9 +50,8 @@ impl Checkpointer {
     /// Brings one object's file up to date. `None` if it already is, or if the object is quarantined.
     pub(super) fn write_object(&self, object: &Arc<Object>) -> Result<Option<Outcome>> {
         let Shared { log, threads, .. } = &*self.shared;
-        if object.pages().continues_file() {
-            // Stores that share runs adopt changes of objects that have no files yet.
-            self.complete(object)?;
+        if !self.has_base(object)? {
+            return Ok(None);
         }
         while let Some(snapshot) = self.snapshot(object)? {
             log.wait_durable(snapshot.newest, !threads)?;
@@ -71,6 +71,30 @@ impl Checkpointer {
         self.complete(object)?;
         let is_removed = self.remove(object)?;
         Ok(is_removed.then_some(Outcome::Removed))
+    }
+
+    /// Has the whole file of an object written that was adopted without it. False if that must wait, because a run cannot be read: the
+    /// object stays in memory. Its owner's directory is never recovered, so that ends no one else's checkpoint.
+    fn has_base(&self, object: &Object) -> Result<bool> {
+        if !object.pages().continues_file() {
+            return Ok(true);
+        }
+        if self.lacks_runs.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        match self.complete(object) {
+            Err(error)
+                if error.kind() == ErrorKind::Busy && self.shared.options.has_shared_runs() =>
+            {
+                tracing::warn!(
+                    %error,
+                    "objects that were taken over stay in memory until the store of runs can be read"
+                );
+                self.lacks_runs.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            completed => completed.map(|()| true),
+        }
     }
 
     /// Has the whole file of an object written, if something stands for it. From then on no other thread writes it.

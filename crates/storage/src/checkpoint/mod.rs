@@ -42,7 +42,7 @@ use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::parallel;
 use crate::shared::Shared;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use failing::{Listed, list};
 use file::{Outcome, Written};
@@ -76,6 +76,8 @@ pub(crate) struct Checkpointer {
     archiver: Arc<Archiver>,
     running: Mutex<Files>,
     taken: AtomicU64,
+    /// This checkpoint has met a run that cannot be read now: objects that need runs stay in memory.
+    lacks_runs: AtomicBool,
 }
 
 impl Checkpointer {
@@ -98,6 +100,7 @@ impl Checkpointer {
                 ahead: Some(in_tail),
             }),
             taken: AtomicU64::new(0),
+            lacks_runs: AtomicBool::new(false),
         }
     }
 
@@ -229,6 +232,7 @@ impl Checkpointer {
     /// Brings the files of all objects up to date, on several threads if the machine has many cores.
     fn write_objects(&self) -> Result<Progress> {
         let progress = Mutex::new(Progress::default());
+        self.lacks_runs.store(false, Ordering::Relaxed);
         let threads = self.shared.parallel_threads();
         parallel::for_each(threads, &self.objects.all(), |object| {
             let mut outcome = self.write_object(object);

@@ -674,20 +674,27 @@ impl Log {
 
     /// Fails the log, because of an error here or in the caller: nothing becomes durable any more.
     pub(crate) fn poison(&self, why: &str) {
+        if self.end(why) {
+            tracing::error!(
+                why,
+                "the commit log has failed: nothing more is acknowledged until the process restarts and recovers"
+            );
+        }
+    }
+
+    /// The same, because the caller has ended in order. Returns false if it had failed or ended before.
+    pub(crate) fn end(&self, why: &str) -> bool {
         {
             let _state = self.state.lock();
             if self.failure.set(why.to_owned()).is_err() {
-                return;
+                return false;
             }
             self.announcer.note(Progress::Failed);
         }
-        tracing::error!(
-            why,
-            "the commit log has failed: nothing more is acknowledged until the process restarts and recovers"
-        );
         self.work.notify_all();
         self.progress.notify_all();
         self.announcer.notify();
+        true
     }
 
     fn failure(&self) -> Error {

@@ -10,17 +10,18 @@
 //! which is durable: answers wait at most until the log is copied up to there. Its pages have no full image in that log, so the
 //! first change of each is logged as one.
 
+mod claims;
 mod earlier_log;
 mod inherited;
 mod namespaces;
 mod runs;
 
+pub use claims::{Claims, ShardClaim};
 pub use earlier_log::EarlierLog;
 pub use inherited::Inherited;
 pub use runs::{SharedRun, WrittenRun};
 
-use crate::alarm_entry::AlarmChange;
-use crate::archive::index::IndexEntry;
+use crate::alarm_entry::{AlarmChange, AlarmEntry};
 use crate::disk::sync_names;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -29,43 +30,13 @@ use crate::log::tenures::{Owned, Tenure};
 use crate::quarantine;
 use std::collections::BTreeMap;
 
-/// A shard to take over: see [`Store::claim_shard`](crate::Store::claim_shard).
-#[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "the caller builds it")]
-pub struct ShardClaim {
-    /// The shard.
-    pub shard: Shard,
-    /// The generation of the new tenure: above those of all earlier ones.
-    pub generation: u32,
-    /// The position of the claim in the store's own log, which is durable up to there. Every record of this tenure will be after it.
-    pub since: Lsn,
-    /// How many bytes the logs of all earlier owners had: what each of their tenures was claimed with, and the position where it ended.
-    /// Commit numbers and timelines of objects that are created begin above it.
-    pub floor: u64,
-    /// What earlier owners have logged and not archived, in the order of their generations.
-    pub inherited: Vec<Inherited>,
-}
-
-/// The alarms of objects as the runs have them.
-fn known_alarms(archived: &BTreeMap<ObjectKey, IndexEntry>) -> BTreeMap<ObjectKey, AlarmChange> {
-    let archived = archived.iter();
-    archived
-        .filter_map(|(key, newest)| Some((*key, newest.newest.alarm.change()?)))
-        .collect()
-}
-
-impl ShardClaim {
-    fn owned(&self) -> Owned {
-        Owned {
-            generation: Generation(self.generation),
-            floor: self.floor,
-        }
-    }
-}
-
 impl Engine {
-    /// See [`crate::Store::claim_shard`].
-    pub(crate) fn claim_shard(&self, claim: &ShardClaim) -> Result<()> {
+    /// See [`crate::Claims::claim`].
+    fn claim_shard(
+        &self,
+        claim: &ShardClaim,
+        archived: &BTreeMap<ObjectKey, AlarmEntry>,
+    ) -> Result<()> {
         let tenure = Tenure {
             shard: claim.shard,
             generation: Generation(claim.generation),
@@ -89,7 +60,6 @@ impl Engine {
                 claim.shard.get()
             )));
         }
-        let archived = self.archived_in(claim.shard)?;
         let adopted = self.read_inherited(claim)?;
         // Excludes other claims, and checkpoints, which may hold objects of an earlier tenure.
         let _unchanged = self.checkpointer.pause()?;
@@ -102,16 +72,16 @@ impl Engine {
             )));
         }
         // Before the shard is open: the first commit of an object may change its alarm.
-        let mut alarms = known_alarms(&archived);
-        alarms.extend(
-            adopted
-                .iter()
-                .filter_map(|of| Some((of.object.key, of.alarm?))),
-        );
-        for (key, alarm) in alarms {
-            if let AlarmChange::Set(entry) = alarm {
-                self.alarms.adopt(key, entry, claim.since);
-            }
+        let mut alarms = archived.clone();
+        for of in &adopted {
+            match of.alarm {
+                Some(AlarmChange::Set(entry)) => alarms.insert(of.object.key, entry),
+                Some(AlarmChange::Cleared) => alarms.remove(&of.object.key),
+                None => None,
+            };
+        }
+        for (key, entry) in alarms {
+            self.alarms.adopt(key, entry, claim.since);
         }
         self.objects
             .adopt(adopted.into_iter().map(|adopted| adopted.object));

@@ -7,16 +7,17 @@
 //! The runs have the only states of objects that no log has: nothing of them is merged or given up here.
 
 use super::Inherited;
+use crate::alarm_entry::AlarmEntry;
 use crate::archive::archiver::COMPRESSION;
 use crate::archive::gathered::Gathered;
-use crate::archive::index::IndexEntry;
+use crate::archive::index::{IndexEntry, KnownAlarm};
 use crate::archive::lookup::Lookup;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Generation, Life, Lsn, ObjectKey, Position, Shard};
 use crate::manifest::{MOST_PLACES, RunMeta};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A run that a store has written and no store lists yet.
@@ -167,22 +168,37 @@ impl Engine {
         })
     }
 
-    /// The objects of a shard as the runs have them.
+    /// The alarms that the runs have of these shards. Each has an entry.
     ///
     /// # Errors
     /// A run cannot be read.
-    pub(super) fn archived_in(&self, shard: Shard) -> Result<BTreeMap<ObjectKey, IndexEntry>> {
-        let mut newest = self.archive.newest_entries();
-        let byte = shard.first_byte();
-        newest.skip_to(byte);
-        let found = newest.with_first_byte(byte);
-        if let Some((_, error)) = newest.unread().first() {
-            return Err(error.clone());
+    pub(crate) fn archived_alarms(
+        &self,
+        shards: impl IntoIterator<Item = Shard>,
+    ) -> Result<BTreeMap<Shard, BTreeMap<ObjectKey, AlarmEntry>>> {
+        let mut alarms: BTreeMap<_, BTreeMap<_, _>> = shards
+            .into_iter()
+            .map(|shard| (shard, BTreeMap::new()))
+            .collect();
+        let mut newest = self.archive.all_newest_entries()?;
+        let bytes: BTreeSet<u8> = alarms.keys().map(|shard| shard.first_byte()).collect();
+        for byte in bytes {
+            newest.skip_to(byte);
+            let found = newest.with_first_byte(byte).into_iter();
+            let set = found.filter_map(|(key, IndexEntry { newest, .. })| match newest.alarm {
+                KnownAlarm::Set(entry) if newest.pages > 0 => Some((key, entry)),
+                _ => None,
+            });
+            for (key, entry) in set {
+                if let Some(of_shard) = alarms.get_mut(&key.shard()) {
+                    of_shard.insert(key, entry);
+                }
+            }
+            if let Some((_, error)) = newest.unread().first() {
+                return Err(error.clone());
+            }
         }
-        let of_shard = found.into_iter();
-        Ok(of_shard
-            .filter(|(key, newest)| key.shard() == shard && newest.newest.pages > 0)
-            .collect())
+        Ok(alarms)
     }
 
     fn must_have_shared_runs(&self, to: &str) -> Result<()> {

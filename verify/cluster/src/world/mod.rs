@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use abide_cluster::{Connection, Ended, Outcome, SessionId, Shard, State, Tenancy};
+use abide_cluster::{Connection, Ended, Lsn, Outcome, SessionId, Shard, State, Tenancy};
 use fastrand::Rng;
 
 use crate::{
@@ -174,8 +174,13 @@ impl<L: Lists> World<L> {
             Event::Answer(sent, outcome) => self.answer(&sent, outcome),
             Event::Adopt(host, start, tenancy) => self.adopt(host, start, tenancy)?,
             Event::Uploaded(host, start, run) => {
+                let is_lost = self.is_stormy() && self.rng.u8(..8) == 0;
                 if let Some(node) = self.running(host, start) {
-                    node.session.uploaded(run);
+                    if is_lost {
+                        node.session.abandon_run(run);
+                    } else {
+                        node.session.uploaded(run, None);
+                    }
                 }
             }
             Event::Ask => self.ask(),
@@ -233,6 +238,7 @@ impl<L: Lists> World<L> {
 
     fn look_after_shards(&mut self, host: usize) {
         let is_archiving = self.rng.u8(..40) == 0;
+        let is_stormy = self.is_stormy();
         let own = &mut self.hosts[host];
         let start = own.starts;
         let Some(node) = &mut own.node else { return };
@@ -242,10 +248,18 @@ impl<L: Lists> World<L> {
             .filter(|tenancy| !own.adopting.contains(tenancy))
             .copied()
             .collect();
-        if is_archiving {
+        let run = if is_archiving {
             node.lists.maintain();
-        }
-        let run = is_archiving.then(|| node.session.plan_run()).flatten();
+            let durable = node.session.durable();
+            // All that is durable, or less.
+            let until = match self.rng.u64(..2 * durable.0.max(1)) {
+                at if at < durable.0 && is_stormy => node.record_end(Lsn(at)),
+                _ => durable,
+            };
+            node.session.plan_run(until)
+        } else {
+            None
+        };
         own.adopting.extend(&new);
         for tenancy in new {
             self.after(300, Event::Adopt(host, start, tenancy));

@@ -46,7 +46,9 @@ impl<L: Lists> World<L> {
             };
             self.logs.add(node.session.id(), node.lists.ship());
             let records = match &statement {
-                Statement::Publish(run) => node.run(run, self.server.tables().inherited(run)),
+                Statement::Publish { run, .. } => {
+                    node.run(run, self.server.tables().inherited(run))
+                }
                 _ => node.group(&statement),
             };
             let sent = Sent {

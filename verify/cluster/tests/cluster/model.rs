@@ -144,7 +144,7 @@ impl World {
             return false;
         };
         let records = match &statement {
-            Statement::Publish(run) => own.run(run, self.server.tables().inherited(run)),
+            Statement::Publish { run, .. } => own.run(run, self.server.tables().inherited(run)),
             _ => own.group(&statement),
         };
         self.flights.push(Flight {
@@ -361,8 +361,8 @@ impl Model for Cluster {
             Action::Archive(node) => {
                 left.runs -= 1;
                 let session = &mut world.nodes[node].session;
-                let run = session.plan_run()?;
-                session.uploaded(run.number);
+                let run = session.plan_run(session.durable())?;
+                session.uploaded(run.number, None);
             }
         }
         Some(world)

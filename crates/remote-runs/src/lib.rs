@@ -1,40 +1,62 @@
-//! The runs that a lazy restore has left in the store, for the storage engine to read.
-//!
-//! Contract: a read blocks its thread, at most for [`limits::LEFT_RUN_WAIT`]. It fails while the store does not answer or does not have the
-//! run. What is damaged there reads as the end of the file, which the reader of a run reports as damage.
+//! Runs of history in an object store, for the storage engine to read: those that a lazy restore has left there, and those that the members
+//! of a cluster share.
+
+#![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 use std::{
     io,
     sync::{Arc, OnceLock, mpsc},
+    time::Duration,
 };
 
 use abide_history::{Error, Ranges, Store as Copies, StoredRun};
 use abide_storage::{DiskFile, RemoteRuns};
 use bytes::Bytes;
-use tokio::{runtime::Builder, time::timeout};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
 
-use super::copier::Threads;
-use crate::limits;
+/// The longest time that a thread waits for a part of a run.
+pub const READ_WAIT: Duration = Duration::from_secs(20);
 
-/// See the module.
+/// The runs of a store. Their places are those of [`StoredRun::place`].
+///
+/// A read blocks its thread, at most for [`READ_WAIT`]. It fails while the store does not answer or does not have the run. What is damaged
+/// there reads as the end of the file, which the reader of a run reports as damage.
 #[derive(Debug)]
-pub(super) struct LeftRuns(Arc<Inner>);
+pub struct StoredRuns(Arc<Inner>);
+
+/// The threads that wait for the store.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Without waiting: this may be a thread that must not.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
     ranges: Arc<Ranges>,
-    /// Begun with the first read: most directories have no such runs.
+    /// Begun with the first read: most directories read no such runs.
     threads: OnceLock<Threads>,
 }
 
 #[derive(Debug)]
-struct LeftRun {
+struct FileOfRun {
     of: Arc<Inner>,
     run: Arc<StoredRun>,
 }
 
-impl LeftRuns {
-    pub(super) fn new(copies: &Copies) -> Self {
+impl StoredRuns {
+    /// Asks nothing yet.
+    pub fn new(copies: &Copies) -> Self {
         Self(Arc::new(Inner {
             ranges: Arc::new(Ranges::new(copies)),
             threads: OnceLock::new(),
@@ -42,13 +64,13 @@ impl LeftRuns {
     }
 }
 
-impl RemoteRuns for LeftRuns {
+impl RemoteRuns for StoredRuns {
     fn open(&self, number: u64, place: &str) -> io::Result<Arc<dyn DiskFile>> {
         let run = StoredRun::at(place).map_err(io::Error::other)?;
         if run.number != number {
             return Err(io::Error::other(format!("{place} is another run")));
         }
-        Ok(Arc::new(LeftRun {
+        Ok(Arc::new(FileOfRun {
             of: Arc::clone(&self.0),
             run: Arc::new(run),
         }))
@@ -77,7 +99,7 @@ impl Inner {
             return Err(io::ErrorKind::Interrupted.into());
         };
         runtime.spawn(async move {
-            let read = timeout(limits::LEFT_RUN_WAIT, ranges.read(&run, from..to)).await;
+            let read = timeout(READ_WAIT, ranges.read(&run, from..to)).await;
             let _ = tell.send(read);
         });
         let read = told
@@ -87,7 +109,7 @@ impl Inner {
     }
 }
 
-impl DiskFile for LeftRun {
+impl DiskFile for FileOfRun {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let from = offset.min(self.run.bytes);
         let to = offset.saturating_add(buf.len() as u64).min(self.run.bytes);
@@ -100,7 +122,7 @@ impl DiskFile for LeftRun {
                 Ok(bytes.len())
             }
             Err(error @ Error::Damaged { .. }) => {
-                tracing::error!(%error, "a run in the store of archive.url is damaged");
+                tracing::error!(%error, "a run in the object store is damaged");
                 Ok(0)
             }
             Err(error) => Err(io::Error::other(error)),
