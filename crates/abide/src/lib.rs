@@ -110,6 +110,7 @@
 //! | `patterns` | [`patterns`]: rate limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup |
 //! | `party` | [`party`]: rooms for the clients of `PartyKit`, such as `partysocket` |
 //! | `yjs` | [`yjs`]: documents that several people edit at once, by the protocols of Yjs |
+//! | `cluster` | the setting `cluster.postgres`: a node that shares its objects with others, through PostgreSQL and an object store |
 //! | `history` | [`history`]: copies of a node's history in an object store |
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |

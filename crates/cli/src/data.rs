@@ -83,6 +83,10 @@ impl DataArgs {
 
     /// Opens the directory unless a process is using it.
     pub(crate) fn open_unless_served(&self) -> Result<Option<Data>> {
+        if self.config()?.data.is_of_cluster() {
+            // Only its node has the objects.
+            return Ok(None);
+        }
         match self.open() {
             Err(error) if is_in_use(&error) => Ok(None),
             opened => opened.map(Some),
@@ -113,6 +117,11 @@ impl DataArgs {
         ensure!(
             entries.next().is_some(),
             "{} is empty; select a data directory with --data",
+            dir.display()
+        );
+        ensure!(
+            !config.data.is_of_cluster(),
+            "{} belongs to a node of a cluster: its objects are in the database and the object store of the cluster; ask its node",
             dir.display()
         );
         let options = StoreOptions::default()

@@ -6,6 +6,7 @@ mod audit;
 mod backup;
 mod class;
 mod client;
+mod cluster;
 mod data;
 mod export;
 mod front;
@@ -50,6 +51,7 @@ use crate::{
     audit::AuditArgs,
     backup::{HistoryArgs, VerifyArgs},
     class::Classes,
+    cluster::Cluster,
     data::DataArgs,
     export::ExportArgs,
     import::ImportArgs,
@@ -123,6 +125,9 @@ enum Command {
     /// List the classes of a data directory, and delete one with all its objects
     #[command(subcommand)]
     Class(Classes),
+    /// Create the tables of a cluster, and list its nodes
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Run SQL on one object, as it is or was
     Sql(SqlArgs),
     /// Print the bookmark of an object, now or at an earlier time
@@ -230,6 +235,7 @@ fn run() -> Result<ExitCode> {
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Class(command) => class::run(&command, &mut out)?,
+        Command::Cluster(command) => cluster::run(&command, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,
         Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
         Command::Restore(args) => recovery::restore(&args, &mut out)?,

@@ -153,7 +153,8 @@ pub use abide_runtime::{
     Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId,
     ObjectPage, Outbound, OutputLease, PutOptions, QuarantineListing, Registrar, Released, Remote,
     Reply, Request, Response, Result, Row, Rows, ScheduledTime, Snapshot, Sql, StallCause, Storage,
-    Stub, Timeline, TimelineCause, TimelineListing, Timestamp, clock, handed_over, random, socket,
+    Stub, Timeline, TimelineCause, TimelineListing, Timestamp, Whereabouts, clock, handed_over,
+    random, socket,
     socket::{Audience, Close, Message, ReadyState, RequestResponsePair, WebSocket},
 };
 pub use abide_storage::{

@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use axum_core::response::{IntoResponse, Response};
 use http::{
-    HeaderValue, StatusCode,
+    HeaderName, HeaderValue, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
 use serde::Serialize;
@@ -22,7 +22,12 @@ pub struct ErrorAnswer {
     pub message: Cow<'static, str>,
     /// The seconds of `Retry-After`.
     pub retry_after: Option<u64>,
+    /// The URL of the node that has the object, for the header [`OWNER`].
+    pub owner: Option<Box<str>>,
 }
+
+/// The header of a response 421 that names the node that has the object.
+pub const OWNER: HeaderName = HeaderName::from_static("abide-owner");
 
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -42,6 +47,26 @@ impl ErrorAnswer {
             code,
             message: message.into(),
             retry_after: None,
+            owner: None,
+        }
+    }
+
+    /// The request was sent to the wrong node.
+    fn elsewhere(owner: Option<&str>) -> Self {
+        let message = match owner {
+            Some(url) => format!(
+                "Another node of the cluster has the object, whose call did nothing: send the request to {url}."
+            ),
+            None => "Another node of the cluster has the object, or it is being taken over: its call did nothing; try again soon."
+                .to_owned(),
+        };
+        let answer = Self {
+            owner: owner.map(Box::from),
+            ..Self::new(StatusCode::MISDIRECTED_REQUEST, "elsewhere", message)
+        };
+        match owner {
+            Some(_) => answer,
+            None => answer.retry_soon(),
         }
     }
 
@@ -94,6 +119,9 @@ impl From<Error> for ErrorAnswer {
                 "The object failed to handle the request. The server's log has the details.",
             );
         }
+        if error.is_elsewhere() {
+            return Self::elsewhere(error.owner());
+        }
         let (status, code) = match error.kind() {
             ErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             ErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
@@ -142,6 +170,10 @@ impl IntoResponse for ErrorAnswer {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        let owner = self.owner.as_deref().map(HeaderValue::from_str);
+        if let Some(Ok(owner)) = owner {
+            headers.insert(OWNER, owner);
         }
         response
     }

@@ -76,6 +76,9 @@ struct Inner {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sql: Option<Box<SqlError>>,
     retry_after: Option<Duration>,
+    /// Another node has the object: its URL, or empty if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elsewhere: Option<Box<str>>,
     /// What operators see besides the message. It is sent to no caller.
     #[serde(skip)]
     detail: Option<Box<str>>,
@@ -119,6 +122,7 @@ impl Error {
             object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::NoSpace),
             sql: None,
             retry_after: None,
+            elsewhere: None,
             detail: None,
             origin: Origin::Here,
         }))
@@ -204,6 +208,7 @@ impl Error {
         // These flags describe an event that the object sent, not the one that it answers: that one has run.
         self.0.retryable = false;
         self.0.object_reset = false;
+        self.0.elsewhere = None;
         self
     }
 
@@ -222,6 +227,7 @@ impl Error {
     /// The event may have run.
     pub(crate) fn into_maybe_ran(mut self) -> Self {
         self.0.retryable = false;
+        self.0.elsewhere = None;
         self
     }
 
@@ -233,6 +239,21 @@ impl Error {
     /// How long to wait before another attempt can succeed, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
+    }
+
+    /// Whether another node of the cluster has the object. The call did not run.
+    pub fn is_elsewhere(&self) -> bool {
+        self.0.elsewhere.is_some()
+    }
+
+    /// The URL of the node that has the object, if another one has it and it is known. Not while it is being taken over.
+    pub fn owner(&self) -> Option<&str> {
+        self.0.elsewhere.as_deref().filter(|url| !url.is_empty())
+    }
+
+    pub(crate) fn with_owner(mut self, url: String) -> Self {
+        self.0.elsewhere = Some(url.into());
+        self
     }
 
     pub(crate) fn too_many_created(why: String, wait: Duration) -> Self {
@@ -365,6 +386,9 @@ impl From<abide_storage::Error> for Error {
             _ => ErrorKind::Io,
         };
         let mut told = Self::with_kind(kind, error.to_string());
+        if error.kind() == Storage::Moved {
+            told.0.elsewhere = Some("".into());
+        }
         told.0.sql = error.sql().cloned().map(Box::new);
         told
     }

@@ -32,7 +32,7 @@
 //!
 //! 1. **Plain data**, errors and small tools: `error`, `limits`, `id`, `timestamp`, `timeline`, `snapshot`, `random`, `clock`, `waits`,
 //!    `timers`, `backlog`, `stats`, `stall`, `census`, `poll_watch`, `unwind`, `sync`, `rows`, `answer`, `chain`, `creator`,
-//!    `class_options`, `holder`, `visit`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
+//!    `class_options`, `holder`, `visit`, `whereabouts`, `blocking`, `alarms`, `socket`, `gate::input`, `gate::released`.
 //! 2. **Replies**, and how they reach their callers: `reply`, `body`, `outbound`, `call`.
 //! 3. **Events and gates**: `event`, `instance`, `binding`, `envelope`, `gate`, `placement`, `router`, `node_clock`, `alarms::request`,
 //!    `socket::websocket`, `socket::link`, `socket::delivery`, `socket::registry`.
@@ -129,6 +129,7 @@ mod unwind;
 mod visit;
 mod waits;
 mod watchdog;
+mod whereabouts;
 mod worker;
 
 pub use abide_storage::ClockTime;
@@ -172,4 +173,5 @@ pub use crate::{
     timelines::{DormantPage, TimelineListing},
     timestamp::Timestamp,
     visit::Visit,
+    whereabouts::Whereabouts,
 };

@@ -19,6 +19,7 @@ use crate::{
     random::Randomness,
     socket::WebSocketOptions,
     unwind::guarded,
+    whereabouts::Whereabouts,
 };
 
 /// The phase of a node's life.
@@ -38,6 +39,7 @@ pub(crate) struct NodeParts {
     /// The HTTP client for requests to other servers.
     pub(crate) outbound: Option<Arc<dyn Outbound>>,
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
+    pub(crate) whereabouts: Option<Arc<dyn Whereabouts>>,
     pub(crate) rehearsal: bool,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Router {
     pub(crate) outbound: Option<Arc<dyn Outbound>>,
     /// Limits how many objects each creator may create.
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
+    /// Where the objects are that this node does not have.
+    pub(crate) whereabouts: Option<Arc<dyn Whereabouts>>,
     /// Objects are made, and do nothing themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
     pub(crate) rehearsal: bool,
     pub(crate) drain: Arc<Drain>,
@@ -78,6 +82,7 @@ impl Router {
             websockets,
             outbound,
             creation,
+            whereabouts,
             rehearsal,
         } = parts;
         if let Err(error) = store.catch_up_with_clock() {
@@ -92,6 +97,7 @@ impl Router {
             websockets,
             outbound,
             creation,
+            whereabouts,
             rehearsal,
             drain,
             egress,

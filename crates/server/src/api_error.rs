@@ -30,6 +30,7 @@ impl ApiError {
             code,
             message: message.into().into(),
             retry_after: None,
+            owner: None,
         })
     }
 

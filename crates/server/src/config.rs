@@ -46,6 +46,8 @@ pub struct Config {
     pub memory: MemoryConfig,
     /// `[archive]`: how much history is kept.
     pub archive: ArchiveConfig,
+    /// `[cluster]`: the other nodes that have a part of the objects.
+    pub cluster: ClusterConfig,
     /// `[objects]`: how objects run.
     pub objects: ObjectsConfig,
     /// `[websocket]`: sockets of clients, and those that objects open.
@@ -249,6 +251,13 @@ pub struct DataConfig {
     pub dir: PathBuf,
 }
 
+impl DataConfig {
+    /// Whether the directory belongs to a node of a cluster, whose objects are in the cluster's database and object store.
+    pub fn is_of_cluster(&self) -> bool {
+        self.dir.join("node.json").exists()
+    }
+}
+
 impl Default for DataConfig {
     fn default() -> Self {
         Self {
@@ -391,6 +400,45 @@ impl Default for ArchiveConfig {
             take_over: false,
         }
     }
+}
+
+/// `[cluster]`: the other nodes that have a part of the objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterConfig {
+    /// The address of the PostgreSQL database with the tables of the cluster; `None` (`"off"`): this node has all objects.
+    pub postgres: Option<ClusterAddress>,
+    /// What a commit in the database has to survive.
+    pub replication: Replication,
+    /// The URL at which clients reach this node's listener; `None` (`"auto"`): the address of the listener.
+    pub advertise: Option<String>,
+}
+
+/// The address of a database, which may contain a password. `{:?}` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterAddress(pub(crate) String);
+
+impl ClusterAddress {
+    /// The address as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ClusterAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterAddress").finish_non_exhaustive()
+    }
+}
+
+/// What a commit in the database of a cluster has to survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replication {
+    /// The loss of the server's machine: the server must wait for a synchronous standby.
+    #[default]
+    Standby,
+    /// A crash of the server. Its storage is replicated by other means, or its loss is accepted.
+    None,
 }
 
 /// `[objects]`: how objects run.

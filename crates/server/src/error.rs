@@ -84,6 +84,10 @@ pub enum HostError {
     #[error("{0}")]
     History(String),
 
+    /// The node could not join its cluster, or is no longer a part of it.
+    #[error("{0}")]
+    Cluster(String),
+
     /// The process cannot receive signals.
     #[error("cannot listen for SIGTERM and SIGINT: {0}")]
     Signals(#[source] io::Error),

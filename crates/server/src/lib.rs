@@ -16,6 +16,7 @@ mod api_error;
 mod args;
 mod asset;
 mod client;
+mod cluster;
 mod config;
 mod connection_headers;
 mod descriptors;
@@ -60,11 +61,14 @@ pub use api_error::ApiError;
 pub use args::{MigrateArgs, ServeArgs};
 pub use asset::{Asset, asset_router};
 pub use client::{ClientAddr, ForwardedHeader};
+#[cfg(feature = "cluster")]
+pub use cluster::cluster_database;
 pub use config::section as setting;
 pub use config::{
-    AdminConfig, ArchiveConfig, Config, ConfigError, ConnectionsPerClient, DataConfig,
-    ListenAddress, LogConfig, LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig,
-    SecretOption, ServerConfig, Sources, StorageConfig, StoreAccess, TlsConfig, WebSocketConfig,
+    AdminConfig, ArchiveConfig, ClusterAddress, ClusterConfig, Config, ConfigError,
+    ConnectionsPerClient, DataConfig, ListenAddress, LogConfig, LogFormat, MemoryConfig,
+    ObjectsConfig, OutboundConfig, Replication, RpcConfig, SecretOption, ServerConfig, Sources,
+    StorageConfig, StoreAccess, TlsConfig, WebSocketConfig,
 };
 pub use connection_headers::{is_connection_header, remove_connection_headers};
 pub use dry_run::{DryRun, FailedMigration};

@@ -10,7 +10,7 @@ use abide_runtime::Node;
 use abide_storage::Store;
 use serde::Serialize;
 
-use crate::{access::Access, gateway::Slots, history::Copier, running::Core};
+use crate::{access::Access, cluster::Membership, gateway::Slots, history::Copier, running::Core};
 
 /// Why the node does not accept requests now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,6 +22,7 @@ pub(crate) struct Reason {
 }
 
 /// The phase of a host's life.
+#[allow(clippy::large_enum_variant, reason = "a host has one")]
 #[derive(Debug)]
 enum Phase {
     Starting,
@@ -31,6 +32,7 @@ enum Phase {
         access: Access,
         slots: Arc<Slots>,
         copier: Option<Copier>,
+        membership: Option<Membership>,
     },
     ShuttingDown,
 }
@@ -50,6 +52,7 @@ impl Readiness {
             store: core.store.clone(),
             node: core.node.clone(),
             copier: core.copier.clone(),
+            membership: core.membership.clone(),
             access,
             slots,
         });
@@ -89,17 +92,31 @@ impl Readiness {
 
     /// What an operator must see to, although the node accepts requests.
     pub(crate) fn warnings(&self) -> Vec<Reason> {
+        let membership = self.membership();
+        let told = |code, why: Option<String>| why.map(|why| reason(code, format!("{why}.")));
+        let unserved = membership.as_ref().and_then(Membership::unserved);
+        let unserved = told("shards_unserved", unserved);
+        let unarchived = membership.as_ref().and_then(Membership::unarchived);
+        let unarchived = told("not_archived", unarchived);
         let differences = self.copier().map_or(0, |copier| copier.differences());
-        if differences == 0 {
-            return Vec::new();
-        }
-        vec![reason(
+        let differs = (differences > 0).then(|| reason(
             "backup_differs",
             format!(
                 "The copy in the store of archive.url differs from this node, in {differences} objects or files. The log names them and \
                  says what to do."
             ),
-        )]
+        ));
+        [unserved, unarchived, differs]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Phase::Serving { membership, .. } => membership.clone(),
+            Phase::Starting | Phase::ShuttingDown => None,
+        }
     }
 
     /// All reasons why the node does not accept requests; empty when ready.
@@ -113,9 +130,19 @@ impl Readiness {
                 node,
                 slots,
                 copier,
+                membership,
                 ..
             } => {
                 let mut reasons = Vec::new();
+                if let Some(why) = membership.as_ref().and_then(Membership::end) {
+                    reasons.push(reason("excluded", format!("{why}.")));
+                } else if membership.as_ref().is_some_and(|of| !of.is_leased()) {
+                    reasons.push(reason(
+                        "no_lease",
+                        "The database of the cluster does not confirm this node's lease (cluster.postgres): its objects answer nothing \
+                         until it does.",
+                    ));
+                }
                 if store.failed() {
                     reasons.push(reason(
                         "log_failed",

@@ -30,6 +30,7 @@ use crate::{
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket, Reach},
     client::Clients,
+    cluster::Membership,
     descriptors,
     front::{self, Endpoint, Listener},
     gateway::{Gateway, Slots, StopAfter},
@@ -67,6 +68,7 @@ impl LocalHost {
             open: config.server.access != AccessPolicy::Token,
             endpoint: Endpoint::local(),
             admin: None,
+            url: config.cluster.advertise.clone(),
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
@@ -192,6 +194,7 @@ impl RunningHost {
             open: config.server.is_open(addr),
             endpoint: Endpoint::tcp(addr, &config.server.tls, &config.server),
             admin: admin_addr.map(|addr| Endpoint::tcp(addr, &config.admin.tls, &config.server)),
+            url: advertised(&config, addr),
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
@@ -334,6 +337,13 @@ pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
     };
     announce(&host);
     let name = tokio::select! {
+        // The end of a node's part in a cluster fails its log.
+        biased;
+        why = host.core.excluded() => {
+            tracing::error!("{why}");
+            let _ = tokio::time::timeout(limits::FAILED_LOG_GRACE * 2, host.stop(limits::FAILED_LOG_GRACE)).await;
+            return Err(HostError::Cluster(why));
+        }
         () = host.core.node.wait_failed() => {
             tracing::error!("the commit log could not be written; stopping: restart to recover");
             // The log is closed permanently: a clean shutdown is not possible, and nothing acknowledged depends on it.
@@ -382,6 +392,23 @@ struct Listeners {
     open: bool,
     endpoint: Endpoint,
     admin: Option<Endpoint>,
+    /// Where clients of other nodes are sent.
+    url: Option<String>,
+}
+
+/// The URL at which clients reach a listener, as far as that is known.
+fn advertised(config: &Config, addr: SocketAddr) -> Option<String> {
+    let scheme = config.server.tls.scheme();
+    if config.cluster.advertise.is_some() || config.cluster.postgres.is_none() {
+        return config.cluster.advertise.clone();
+    }
+    let ip = addr.ip();
+    if ip.is_unspecified() || ip.is_loopback() {
+        tracing::warn!(
+            "other nodes cannot tell clients of other machines where this one is: set cluster.advertise to its URL"
+        );
+    }
+    (!ip.is_unspecified()).then(|| format!("{scheme}://{addr}"))
 }
 
 /// The store that the settings ask for.
@@ -418,6 +445,32 @@ pub(crate) struct Core {
     pub(crate) node: Node,
     grace: Duration,
     pub(crate) copier: Option<Copier>,
+    pub(crate) membership: Option<Membership>,
+}
+
+/// Opens the data directory of a node that has all objects.
+fn open(
+    builder: &HostBuilder,
+    config: &Config,
+    options: StoreOptions,
+    place: Option<&Place>,
+) -> Result<Store, HostError> {
+    let dir = &config.data.dir;
+    if builder.has_directory && config.data.is_of_cluster() {
+        return Err(HostError::Cluster(format!(
+            "{} belongs to a node of a cluster: set cluster.postgres, or give another data directory",
+            dir.display()
+        )));
+    }
+    let store = Store::open(Arc::clone(&builder.disk), dir, options)?;
+    if store.is_for_inspection() {
+        return Err(HostError::ForInspection(dir.clone()));
+    }
+    // Before any object acts: it may be another node's turn.
+    if let Some(place) = place {
+        place.check(dir, &store)?;
+    }
+    Ok(store)
 }
 
 impl Core {
@@ -450,23 +503,30 @@ impl Core {
                 let text = "archive.url needs a data directory: this host's objects are on a disk of the program";
                 return Err(ConfigError::new(text).into());
             }
-            options = options.remote_runs(place.as_ref().map(Place::remote_runs));
-            let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            if store.is_for_inspection() {
-                return Err(HostError::ForInspection(config.data.dir));
-            }
-            // Before any object acts: it may be another node's turn.
-            if let Some(place) = &place {
-                place.check(&config.data.dir, &store)?;
-            }
+            let membership = Membership::join(&config, place.as_ref(), listeners.url, &options)?;
+            let store = if let Some(membership) = &membership {
+                membership.store().clone()
+            } else {
+                options = options.remote_runs(place.as_ref().map(Place::remote_runs));
+                open(&builder, &config, options, place.as_ref())?
+            };
             let (mut builder, access) = builder.share_access(listeners.open)?;
             let audited = std::mem::take(&mut builder.audited_calls);
             let front = builder.front.take();
-            let (node, make_router) =
+            let clock = builder.clock.clone();
+            let (mut node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
+            if let Some(membership) = &membership {
+                node = membership.configure(node, clock);
+            }
             let node = node.start()?;
-            let copier = place.map(|place| place.start(&config.data.dir, store.clone()));
+            let copier = place
+                .filter(|_| membership.is_none())
+                .map(|place| place.start(&config.data.dir, store.clone()));
             let copier = copier.transpose()?;
+            if let Some(membership) = &membership {
+                membership.follow(&node);
+            }
             let mut router = make_router(node.env().clone());
             routes::log("server", &router);
             if config.rpc.enabled {
@@ -497,6 +557,7 @@ impl Core {
                     node,
                     grace: config.server.shutdown_grace,
                     copier,
+                    membership,
                 },
                 access,
                 router,
@@ -509,6 +570,14 @@ impl Core {
     async fn superseded(&self) -> String {
         match &self.copier {
             Some(copier) => copier.superseded().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns once the node is no longer a part of its cluster, with the reason.
+    async fn excluded(&self) -> String {
+        match &self.membership {
+            Some(membership) => membership.ended().await,
             None => std::future::pending().await,
         }
     }
@@ -530,6 +599,7 @@ impl Core {
             store,
             node,
             copier,
+            membership,
             ..
         } = self;
         if let Some(copier) = &copier {
@@ -537,8 +607,21 @@ impl Core {
         }
         // A handler that never awaits keeps its objects open. Everything acknowledged is in the log, which the next
         // start replays.
-        node.shutdown(grace).await?;
+        let stopped = node.shutdown(grace).await;
         drop(node);
+        if let Some(membership) = membership {
+            // What was committed is in the cluster's database. A handler that does not end commits nothing more.
+            membership.leave().await;
+            // It waits for its threads.
+            let member = (membership, store);
+            blocking(move || {
+                drop(member);
+                Ok(())
+            })
+            .await?;
+            return Ok(stopped?);
+        }
+        stopped?;
         if let Some(copier) = copier {
             let archiving = store.clone();
             // What keeps it from being archived, closing reports.

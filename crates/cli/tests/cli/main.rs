@@ -5,6 +5,7 @@ mod access;
 mod alarms;
 mod amplification;
 mod backup;
+mod cluster;
 mod components;
 mod crash;
 mod embedded;

@@ -34,6 +34,7 @@ use crate::{
     router::{NodeParts, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
+    whereabouts::Whereabouts,
     worker::Worker,
 };
 
@@ -110,6 +111,7 @@ impl NodeBuilder {
                 websockets: WebSocketOptions::default(),
                 outbound: None,
                 creation: None,
+                whereabouts: None,
                 rehearsal: false,
             },
             values: Values::new(),
@@ -187,6 +189,12 @@ impl NodeBuilder {
     /// Limits how many objects each creator may create; without it there is no limit.
     pub fn creation_limit(mut self, limit: Arc<dyn CreationLimit>) -> Self {
         self.parts.creation = Some(limit);
+        self
+    }
+
+    /// Tells callers where the objects are that this node does not have: for a node that shares its objects with others.
+    pub fn whereabouts(mut self, whereabouts: Arc<dyn Whereabouts>) -> Self {
+        self.parts.whereabouts = Some(whereabouts);
         self
     }
 

@@ -337,6 +337,12 @@ impl Object {
     /// Answers for a handler whose object has been reset. Even the reason may reveal unconfirmed writes.
     pub(crate) fn answer_broken(&self, replier: Replier, error: Error) {
         replier.interrupted();
+        let whereabouts = self.worker.router.whereabouts.as_ref();
+        let owner = whereabouts.filter(|_| error.is_elsewhere());
+        let error = match owner.and_then(|of| of.url_of(&self.id)) {
+            Some(url) => error.with_owner(url),
+            None => error,
+        };
         self.depart(Departure::Reply(replier, Err(error)));
     }
 }

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use super::{
     Config, secret,
     section::{Section, Setting},
-    settings::SETTINGS,
+    settings::{SECRETS, SETTINGS},
 };
 
 /// The file that is read if no other is given and it exists.
@@ -104,6 +104,9 @@ impl Config {
                 )));
             }
         }
+        if self.cluster.postgres.is_some() {
+            self.check_cluster()?;
+        }
         let speaks = self.server.proxy_protocol || self.admin.proxy_protocol;
         if speaks && self.server.trusted_proxies.is_empty() {
             return Err(ConfigError(
@@ -113,6 +116,20 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// What a node of a cluster needs and cannot have.
+    fn check_cluster(&self) -> Result<(), ConfigError> {
+        let wrong = if self.archive.url.is_none() {
+            "`cluster.postgres` needs `archive.url`: the nodes share the history of objects in an object store"
+        } else if self.archive.sync {
+            "`archive.sync` is not for a node of a cluster: it acknowledges what the database of `cluster.postgres` has"
+        } else if self.storage.max_bytes.is_some() {
+            "`storage.max_bytes` is not for a node of a cluster: its files are a cache"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError(wrong.to_owned()))
     }
 }
 
@@ -183,7 +200,7 @@ impl<S: Section> Gathered<S> {
                     .map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
                 return Err(unknown::<S>(&key, origin));
             }
-            let both = S::SECRETS.iter().find(|secret| {
+            let both = secrets::<S>().find(|secret| {
                 let name = secret.split_once('.').filter(|of| of.0 == section);
                 name.is_some_and(|(_, name)| {
                     entries.contains_key(name)
@@ -228,7 +245,7 @@ impl<S: Section> Gathered<S> {
 
     fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {
         if let Some(secret) = key.strip_suffix(FILE_SUFFIX)
-            && S::SECRETS.contains(&secret)
+            && is_secret::<S>(secret)
         {
             return self.set_from_file(secret, text, origin);
         }
@@ -241,13 +258,21 @@ impl<S: Section> Gathered<S> {
         };
         set.map_err(|expected| {
             let place = origin.describe(key);
-            ConfigError(if S::SECRETS.contains(&key) {
+            ConfigError(if is_secret::<S>(key) {
                 format!("{place} is not valid; expected {expected}")
             } else {
                 format!("{place} is \"{text}\"; expected {expected}")
             })
         })
     }
+}
+
+fn secrets<S: Section>() -> impl Iterator<Item = &'static str> {
+    SECRETS.iter().chain(S::SECRETS).copied()
+}
+
+fn is_secret<S: Section>(key: &str) -> bool {
+    secrets::<S>().any(|secret| secret == key)
 }
 
 fn find<T>(settings: &'static [Setting<T>], key: &str) -> Option<&'static Setting<T>> {

@@ -18,6 +18,9 @@ fn put<T>(target: &mut T, value: Result<T, Expected>) -> Result<(), Expected> {
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
+/// The settings whose values must never appear in a message: see [`Section::SECRETS`](super::section::Section::SECRETS).
+pub(super) const SECRETS: &[&str] = &["cluster.postgres"];
+
 /// All settings.
 pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting {
@@ -294,6 +297,18 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
                 value::bytes_or_auto(v, limits::MEMORY_BUDGET),
             )
         },
+    },
+    Setting {
+        key: "cluster.postgres",
+        set: |c, v| put(&mut c.cluster.postgres, value::address_or_off(v)),
+    },
+    Setting {
+        key: "cluster.replication",
+        set: |c, v| put(&mut c.cluster.replication, value::replication(v)),
+    },
+    Setting {
+        key: "cluster.advertise",
+        set: |c, v| put(&mut c.cluster.advertise, value::url_or_auto(v)),
     },
     Setting {
         key: "archive.enabled",

@@ -8,7 +8,9 @@ use std::{ops::RangeInclusive, time::Duration};
 use abide_runtime::socket::SlowReader;
 use tracing_subscriber::filter::Targets;
 
-use super::{ConnectionsPerClient, ListenAddress, LogFormat, StoreAccess};
+use super::{
+    ClusterAddress, ConnectionsPerClient, ListenAddress, LogFormat, Replication, StoreAccess,
+};
 use crate::{
     AddressBlock, AllowPrivate, ForwardedHeader, RequestHost, limits,
     site::{Hosts, Origin, Origins},
@@ -121,6 +123,42 @@ pub(super) fn url_or_off(text: &str) -> Result<Option<String>, Expected> {
         _ => Err(
             "\"off\", or a URL such as \"s3://bucket/prefix\" or \"file:///mnt/backup\"".to_owned(),
         ),
+    }
+}
+
+pub(super) fn url_or_auto(text: &str) -> Result<Option<String>, Expected> {
+    match text {
+        "auto" => Ok(None),
+        _ if is_base(text) => Ok(Some(text.trim_end_matches('/').to_owned())),
+        _ => Err("\"auto\", or a URL such as \"https://node1.example.com\"".to_owned()),
+    }
+}
+
+/// Whether requests can be sent below it.
+fn is_base(text: &str) -> bool {
+    let parsed: Result<http::Uri, _> = text.parse();
+    parsed.is_ok_and(|uri| {
+        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+        let authority = uri.authority().map_or("", |of| of.as_str());
+        is_http && !authority.contains('@') && uri.query().is_none()
+    })
+}
+
+pub(super) fn address_or_off(text: &str) -> Result<Option<ClusterAddress>, Expected> {
+    match text {
+        "off" => Ok(None),
+        "" => Err(
+            "\"off\", or an address such as \"host=db1,db2 user=abide dbname=abide\"".to_owned(),
+        ),
+        _ => Ok(Some(ClusterAddress(text.to_owned()))),
+    }
+}
+
+pub(super) fn replication(text: &str) -> Result<Replication, Expected> {
+    match text {
+        "standby" => Ok(Replication::Standby),
+        "none" => Ok(Replication::None),
+        _ => Err("\"standby\" or \"none\"".to_owned()),
     }
 }
 

@@ -1,0 +1,239 @@
+//! Nodes of a cluster: processes that share their objects through PostgreSQL and a directory of runs.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use abide_harness::{Client, Postgres, Program, Server, refused, until};
+use http::StatusCode;
+use serde_json::json;
+use tempfile::TempDir;
+
+struct World {
+    dir: TempDir,
+    postgres: Postgres,
+}
+
+impl World {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("runs")).unwrap();
+        Self {
+            dir,
+            postgres: Postgres::start(),
+        }
+    }
+
+    fn settings(&self) -> [(&'static str, String); 5] {
+        [
+            ("ABIDE__CLUSTER__POSTGRES", self.postgres.address()),
+            ("ABIDE__CLUSTER__REPLICATION", "none".to_owned()),
+            (
+                "ABIDE__ARCHIVE__URL",
+                format!("file://{}", self.dir.path().join("runs").display()),
+            ),
+            ("ABIDE__ARCHIVE__UPLOAD_INTERVAL", "100ms".to_owned()),
+            ("ABIDE__STORAGE__CHECKPOINT_INTERVAL", "300ms".to_owned()),
+        ]
+    }
+
+    fn data(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn program(&self, name: &str) -> Program {
+        let program = Program::new(env!("CARGO_BIN_EXE_abide"), self.data(name));
+        let settings = self.settings().into_iter();
+        settings.fold(program, |program, (name, value)| program.env(name, &value))
+    }
+
+    fn abide(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command.args(args).current_dir(self.dir.path());
+        command.envs(self.settings());
+        command.output().unwrap()
+    }
+
+    fn printed(&self, args: &[&str]) -> String {
+        let output = self.abide(args);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn path(key: usize) -> String {
+    format!("/kv/room{key}/value")
+}
+
+async fn put(client: &Client, value: usize) {
+    for key in 0..20 {
+        let put = client.put(&path(key), &json!(value)).await;
+        assert!(put.status.is_success(), "{put:?}");
+    }
+}
+
+async fn has(client: &Client, value: usize) {
+    for key in 0..20 {
+        let got = client.get(&path(key)).await;
+        assert_eq!((got.status, got.body), (StatusCode::OK, json!(value)));
+    }
+}
+
+/// Waits until a node serves all objects.
+async fn serves(server: &Server) {
+    let client = server.client();
+    until("it serves all objects", async || {
+        for key in 0..20 {
+            let got = client.get(&path(key)).await;
+            if !matches!(got.status, StatusCode::OK | StatusCode::NOT_FOUND) {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn nodes_take_over_from_one_that_leaves_and_from_one_that_is_killed() {
+    let world = World::start();
+    let (status, said) = refused(world.program("one").command());
+    assert!(
+        !status.success() && said.contains("abide cluster init"),
+        "{said}"
+    );
+    for _ in 0..2 {
+        assert_eq!(
+            world.printed(&["cluster", "init"]),
+            "the database has the tables of a cluster\n"
+        );
+    }
+    let one = world.program("one").start();
+    serves(&one).await;
+    put(&one.client(), 1).await;
+
+    // A request to the wrong node names the right one, and does nothing.
+    let two = world.program("two").start();
+    let wrong = until("the second knows the first", async || {
+        let wrong = two.client().put(&path(3), &json!("wrong")).await;
+        assert_eq!(wrong.status, StatusCode::MISDIRECTED_REQUEST, "{wrong:?}");
+        wrong.headers.contains_key("abide-owner").then_some(wrong)
+    })
+    .await;
+    let owner = format!("http://{}", one.address());
+    assert_eq!(wrong.headers["abide-owner"], owner);
+    assert_eq!(wrong.code(), "elsewhere");
+    has(&one.client(), 1).await;
+    let told = world.printed(&["cluster", "status"]);
+    assert!(
+        told.contains(&owner) && told.contains("\tlive\t1024\t"),
+        "{told}"
+    );
+    assert!(two.admin_client().get("/readyz").await.status.is_success());
+
+    assert!(one.stop().success());
+    serves(&two).await;
+    has(&two.client(), 1).await;
+    put(&two.client(), 2).await;
+
+    let one = world.program("one").start();
+    put(&two.client(), 3).await;
+    two.kill();
+    serves(&one).await;
+    has(&one.client(), 3).await;
+    put(&one.client(), 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_cluster_that_stops_as_a_whole_has_its_objects_afterwards() {
+    let world = World::start();
+    world.printed(&["cluster", "init"]);
+    let one = world.program("one").start();
+    serves(&one).await;
+    put(&one.client(), 1).await;
+    one.kill();
+    // The machine is lost, and so are its files.
+    fs::remove_dir_all(world.data("one")).unwrap();
+    let two = world.program("two").start();
+    serves(&two).await;
+    has(&two.client(), 1).await;
+
+    // A second start of a directory is refused, and tools are told where its objects are.
+    let (status, said) = refused(world.program("two").command());
+    assert!(
+        !status.success() && said.contains("another process"),
+        "{said}"
+    );
+    let data = world.data("two");
+    let output = world.abide(&["class", "list", "--data", data.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("node of a cluster"), "{said}");
+    has(&two.client(), 1).await;
+    // A command that can ask the node does.
+    world.printed(&["alarms", "list", "--data", data.to_str().unwrap()]);
+    assert!(two.stop().success());
+    // Without the setting it would be a new node with no objects.
+    let alone = Program::new(env!("CARGO_BIN_EXE_abide"), &data);
+    assert!(alone.try_start().is_err());
+    let (_, said) = refused(alone.command());
+    assert!(said.contains("set cluster.postgres"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_node_says_what_its_settings_lack_and_when_it_has_no_lease() {
+    let mut world = World::start();
+    world.printed(&["cluster", "init"]);
+    for (name, value, part) in [
+        (
+            "ABIDE__ARCHIVE__URL",
+            "off",
+            "`cluster.postgres` needs `archive.url`",
+        ),
+        (
+            "ABIDE__ARCHIVE__SYNC",
+            "true",
+            "`archive.sync` is not for a node of a cluster",
+        ),
+        (
+            "ABIDE__STORAGE__MAX_BYTES",
+            "1GiB",
+            "`storage.max_bytes` is not for",
+        ),
+        (
+            "ABIDE__CLUSTER__REPLICATION",
+            "standby",
+            "synchronous_standby_names",
+        ),
+        (
+            "ABIDE__CLUSTER__POSTGRES",
+            "host=a secret",
+            "cluster.postgres",
+        ),
+        (
+            "ABIDE__CLUSTER__ADVERTISE",
+            "node1",
+            "https://node1.example.com",
+        ),
+    ] {
+        let (status, said) = refused(world.program("one").env(name, value).command());
+        assert!(!status.success() && said.contains(part), "{name}: {said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+    let one = world.program("one").start();
+    serves(&one).await;
+    world.postgres.kill();
+    let admin = one.admin_client();
+    until("it is not ready", async || {
+        let ready = admin.get("/readyz").await;
+        let told = ready.body.to_string();
+        (!ready.status.is_success() && told.contains("no_lease")).then_some(())
+    })
+    .await;
+    world.postgres.start_again();
+    serves(&one).await;
+}
