@@ -269,6 +269,23 @@ Examples:
 Stop the node first. A program can do the same at its start: `delete_class` of its host's builder.",
     ),
     (
+        "cluster init",
+        "\
+Example:
+  abide cluster init --config /etc/abide.toml
+
+The address of the database is the setting cluster.postgres. Tables that are there stay as they are.",
+    ),
+    (
+        "cluster status",
+        "\
+Example:
+  abide cluster status --config /etc/abide.toml
+
+SESSION is the number of a start of a node, SHARDS how many of the 1,024 parts of all objects it has, and UNARCHIVED
+the bytes of its log that are in no run of history yet.",
+    ),
+    (
         "sql",
         "\
 Examples:
