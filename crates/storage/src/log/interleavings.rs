@@ -1,7 +1,7 @@
 //! Models of the log: appenders, the writer, admission and waiters, with failures of all kinds.
 
 use super::*;
-use crate::ident::{CommitNo, Generation, NamespaceNo, ObjectKey};
+use crate::ident::{CommitNo, Generation, NamespaceNo, ObjectKey, Shard};
 use crate::interleavings::{explore, quiet_panic, spawn};
 use crate::sync::thread;
 use record::{HEADER_BYTES, Header};

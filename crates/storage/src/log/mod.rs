@@ -16,6 +16,7 @@
 
 mod announcer;
 mod batch;
+mod ending;
 pub(crate) mod gate;
 #[cfg(test)]
 #[cfg(feature = "interleavings")]
@@ -29,11 +30,13 @@ pub(crate) mod record;
 mod room;
 pub(crate) mod segment;
 pub(crate) mod segment_pool;
+mod shards;
 mod stats;
 pub(crate) mod tenures;
+mod waiting;
 
 use crate::error::{Error, Result};
-use crate::ident::{Epoch, Lsn, Position, Shard};
+use crate::ident::{Epoch, Lsn, Position};
 use crate::limits::{MAX_UNSYNCED_BYTES, SPARE_BUFFERS};
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +50,7 @@ use room::{Room, Ticket};
 pub(crate) use stats::{Counter, LogStats};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tenures::{Owned, Tenure, Tenures};
+use tenures::{Tenure, Tenures};
 
 /// The directory of the log in a data directory.
 pub const LOG_DIR: &str = "log";
@@ -336,38 +339,6 @@ impl Log {
         Ok(Appended { start, end })
     }
 
-    /// What objects of a shard begin with; `None` if its records are not accepted.
-    pub(crate) fn owned(&self, shard: Shard) -> Option<Owned> {
-        self.state.lock().tenures.owned(shard)
-    }
-
-    /// Returns whether a shard is free and was not open in this generation or a later one.
-    pub(crate) fn may_open_shard(&self, tenure: Tenure) -> bool {
-        self.state.lock().tenures.may_open(tenure)
-    }
-
-    /// Accepts records of a shard from now on.
-    pub(crate) fn open_shard(&self, shard: Shard, owned: Owned) {
-        self.state.lock().tenures.open(shard, owned);
-    }
-
-    /// Accepts no more records of a shard. Returns the end of the log: all records of the shard are before it. `None` if
-    /// the shard was not open.
-    pub(crate) fn close_shard(&self, shard: Shard) -> Option<Lsn> {
-        let mut state = self.state.lock();
-        state.tenures.close(shard).then_some(state.appended)
-    }
-
-    /// Returns whether a shard was closed and is not free yet.
-    pub(crate) fn has_closed_shard(&self, shard: Shard) -> bool {
-        self.state.lock().tenures.is_closed(shard)
-    }
-
-    /// Lets a shard that was closed be opened again: nothing of it is left.
-    pub(crate) fn free_shard(&self, shard: Shard) {
-        self.state.lock().tenures.free(shard);
-    }
-
     /// How many steps back of the clock this process has seen.
     pub(crate) fn clock_steps(&self) -> u64 {
         self.clock_steps.load(Ordering::Acquire)
@@ -404,31 +375,6 @@ impl Log {
         }
     }
 
-    /// Waits briefly for the space that a transaction lacks.
-    pub(crate) fn wait_for_room(&self, transaction: &Transaction, timeout: Duration) {
-        let mut state = self.state.lock();
-        let free = state.room.look(transaction.ticket, &transaction.lengths);
-        if free.is_err() && !state.closed && !self.failed() {
-            drop(self.progress.wait_timeout(state, timeout));
-        }
-    }
-
-    /// Returns an error if the log has failed or was closed.
-    pub(crate) fn must_be_open(&self) -> Result<()> {
-        if self.failed() || self.state.lock().closed {
-            return Err(self.failure());
-        }
-        Ok(())
-    }
-
-    /// Returns an error if the log has failed.
-    pub(crate) fn must_not_have_failed(&self) -> Result<()> {
-        if self.failed() {
-            return Err(self.failure());
-        }
-        Ok(())
-    }
-
     /// Adds a prepared segment's capacity, in bytes of records. Segments are used in the order in which they are added.
     pub(crate) fn add_segment(&self, capacity: u64) {
         self.state.lock().room.add_segment(capacity);
@@ -458,17 +404,6 @@ impl Log {
     /// Returns whether `ahead` segments are not prepared yet, or a transaction waits for more.
     pub(crate) fn wants_segment(&self, ahead: usize) -> bool {
         self.state.lock().room.wants_segment(ahead)
-    }
-
-    /// Wakes all threads that wait for space.
-    pub(crate) fn notify_progress(&self) {
-        self.progress.notify_all();
-    }
-
-    /// Waits briefly for a group to be written or a segment to be added.
-    pub(crate) fn wait_for_progress(&self, timeout: Duration) {
-        let state = self.state.lock();
-        drop(self.progress.wait_timeout(state, timeout));
     }
 
     /// Begins a checkpoint: from the returned position on, the first image of each page is a full image.
@@ -603,101 +538,5 @@ impl Log {
     /// The body of the thread that notifies listeners in parallel with the writer. It ends after the writer.
     pub(crate) fn run_announcer(&self) {
         self.announcer.run();
-    }
-
-    /// Returns when everything up to `lsn` is durable on this machine. `write` is for a log without a writer thread.
-    pub(crate) fn wait_durable(&self, lsn: Lsn, write: bool) -> Result<()> {
-        while self.durable() < lsn {
-            if self.failed() {
-                return Err(self.failure());
-            }
-            if write {
-                self.write_group();
-                continue;
-            }
-            let state = self.state.lock();
-            if self.durable() >= lsn || self.failed() {
-                continue;
-            }
-            if state.writer_ended {
-                return Err(self.failure());
-            }
-            drop(
-                self.progress
-                    .wait_timeout(state, Duration::from_millis(100)),
-            );
-        }
-        Ok(())
-    }
-
-    /// Returns when everything up to `lsn` is durable and, if that is awaited, copied.
-    ///
-    /// # Errors
-    /// The log has failed, or is closed before that.
-    pub(crate) fn wait_released(&self, lsn: Lsn) -> Result<()> {
-        self.wait_durable(lsn, false)?;
-        loop {
-            let state = self.state.lock();
-            if self.released() >= lsn {
-                return Ok(());
-            }
-            if state.closed || self.failed() {
-                drop(state);
-                return Err(self.failure());
-            }
-            drop(
-                self.progress
-                    .wait_timeout(state, Duration::from_millis(100)),
-            );
-        }
-    }
-
-    /// Waits until something beyond `lsn` is durable here, the log fails or is closed, or a time has passed.
-    pub(crate) fn wait_beyond(&self, lsn: Lsn, timeout: Duration) {
-        let begun = timing::now();
-        let mut state = self.state.lock();
-        while let Some(left) = timeout.checked_sub(begun.elapsed())
-            && self.durable() <= lsn
-            && !state.closed
-            && !self.failed()
-        {
-            state = self.progress.wait_timeout(state, left);
-        }
-    }
-
-    /// Rejects appends from now on; the writer ends after writing what was appended.
-    pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
-        self.work.notify_all();
-        self.progress.notify_all();
-    }
-
-    /// Fails the log, because of an error here or in the caller: nothing becomes durable any more.
-    pub(crate) fn poison(&self, why: &str) {
-        if self.end(why) {
-            tracing::error!(
-                why,
-                "the commit log has failed: nothing more is acknowledged until the process restarts and recovers"
-            );
-        }
-    }
-
-    /// The same, because the caller has ended in order. Returns false if it had failed or ended before.
-    pub(crate) fn end(&self, why: &str) -> bool {
-        {
-            let _state = self.state.lock();
-            if self.failure.set(why.to_owned()).is_err() {
-                return false;
-            }
-            self.announcer.note(Progress::Failed);
-        }
-        self.work.notify_all();
-        self.progress.notify_all();
-        self.announcer.notify();
-        true
-    }
-
-    fn failure(&self) -> Error {
-        Error::log_failed(self.failure.get().map_or("it was closed", String::as_str))
     }
 }
