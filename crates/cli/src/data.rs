@@ -15,7 +15,7 @@ use abide::{
     },
     storage::{ArchiveOptions, RealDisk, Store, StoreOptions},
 };
-use abide_storage::{Disk as _, DiskFile, ErrorKind, ObjectKey, RemoteRuns};
+use abide_storage::{Disk as _, DiskFile, ErrorKind, NODE_FILE, ObjectKey, RemoteRuns};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
@@ -83,8 +83,8 @@ impl DataArgs {
 
     /// Opens the directory unless a process is using it.
     pub(crate) fn open_unless_served(&self) -> Result<Option<Data>> {
-        if self.config()?.data.is_of_cluster() {
-            // Only its node has the objects.
+        if self.config()?.data.dir.join(NODE_FILE).exists() {
+            // Only the node of a cluster has its objects.
             return Ok(None);
         }
         match self.open() {
@@ -117,11 +117,6 @@ impl DataArgs {
         ensure!(
             entries.next().is_some(),
             "{} is empty; select a data directory with --data",
-            dir.display()
-        );
-        ensure!(
-            !config.data.is_of_cluster(),
-            "{} belongs to a node of a cluster: its objects are in the database and the object store of the cluster; ask its node",
             dir.display()
         );
         let options = StoreOptions::default()

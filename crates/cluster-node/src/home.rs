@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use abide_storage::NODE_FILE;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -22,7 +23,6 @@ use crate::JoinError;
 const VERSION: u32 = 1;
 
 const LOCK: &str = "LOCK";
-const NODE: &str = "node.json";
 const NEW_NODE: &str = "node.json.new";
 /// What a host keeps beside: tokens, which are created before the first start, and a socket for commands.
 const OF_HOSTS: [&str; 4] = ["access.db", "access.db-wal", "access.db-shm", "admin.sock"];
@@ -65,7 +65,7 @@ impl Home {
     /// [`JoinError::InUse`], [`JoinError::Directory`], [`JoinError::Refused`].
     pub fn open(dir: &Path) -> Result<Self, JoinError> {
         fs::create_dir_all(dir).map_err(failed(dir))?;
-        if !dir.join(NODE).exists() {
+        if !dir.join(NODE_FILE).exists() {
             must_be_empty(dir)?;
         }
         let path = dir.join(LOCK);
@@ -81,7 +81,7 @@ impl Home {
             Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
         }
         // With the lock: another process may just have written it.
-        let path = dir.join(NODE);
+        let path = dir.join(NODE_FILE);
         let known = match fs::read(&path) {
             Ok(text) => Some(read(&path, &text)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -137,7 +137,7 @@ impl Home {
     }
 
     fn write(&mut self, node: Node) -> Result<(), JoinError> {
-        let path = self.dir.join(NODE);
+        let path = self.dir.join(NODE_FILE);
         let new = self.dir.join(NEW_NODE);
         let written = || {
             let text = serde_json::to_vec(&node)?;
@@ -176,7 +176,7 @@ fn must_be_empty(dir: &Path) -> Result<(), JoinError> {
             return Err(JoinError::Refused {
                 path: dir.to_owned(),
                 why: format!(
-                    "it has {} and no {NODE}, so it is not a node's: give an empty directory",
+                    "it has {} and no {NODE_FILE}, so it is not a node's: give an empty directory",
                     name.display()
                 ),
             });
@@ -259,7 +259,7 @@ mod tests {
         let mut home = Home::open(&original).unwrap();
         home.attempt().unwrap();
         fs::create_dir(&copy).unwrap();
-        for name in [LOCK, NODE] {
+        for name in [LOCK, NODE_FILE] {
             fs::copy(original.join(name), copy.join(name)).unwrap();
         }
         let mut other = Home::open(&copy).unwrap();
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_file_of_another_version_or_a_damaged_one_is_refused_and_stays() {
         let dir = TempDir::new().unwrap();
-        let path = dir.path().join(NODE);
+        let path = dir.path().join(NODE_FILE);
         for (text, told) in [
             (r#"{"version":2,"node":"x"}"#, "version 2"),
             (

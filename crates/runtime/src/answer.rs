@@ -55,9 +55,9 @@ impl ErrorAnswer {
     fn elsewhere(owner: Option<&str>) -> Self {
         let message = match owner {
             Some(url) => format!(
-                "Another node of the cluster has the object, whose call did nothing: send the request to {url}."
+                "The object is on another node of the cluster, and its call did nothing: send the request to {url}."
             ),
-            None => "Another node of the cluster has the object, or it is being taken over: its call did nothing; try again soon."
+            None => "The object is on another node of the cluster, or is being taken over, and its call did nothing: try again soon."
                 .to_owned(),
         };
         let answer = Self {

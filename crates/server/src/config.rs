@@ -251,13 +251,6 @@ pub struct DataConfig {
     pub dir: PathBuf,
 }
 
-impl DataConfig {
-    /// Whether the directory belongs to a node of a cluster, whose objects are in the cluster's database and object store.
-    pub fn is_of_cluster(&self) -> bool {
-        self.dir.join("node.json").exists()
-    }
-}
-
 impl Default for DataConfig {
     fn default() -> Self {
         Self {

@@ -15,8 +15,8 @@ use abide_storage::{ArchiveOptions, Disk, ObjectKey, RealDisk, ScratchDisk, Stor
 
 use crate::{
     HostBuilder, HostError,
+    core::store_options,
     history::Place,
-    running::store_options,
     websocket::{KeepAlive, OwnedHub},
 };
 

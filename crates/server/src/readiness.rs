@@ -10,7 +10,7 @@ use abide_runtime::Node;
 use abide_storage::Store;
 use serde::Serialize;
 
-use crate::{access::Access, cluster::Membership, gateway::Slots, history::Copier, running::Core};
+use crate::{access::Access, cluster::Membership, core::Core, gateway::Slots, history::Copier};
 
 /// Why the node does not accept requests now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -187,8 +187,7 @@ impl Server {
 
     /// SIGHUP: the server reads its settings again.
     pub fn hang_up(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::HUP).expect("the server can be signalled");
+        self.signal(Signal::HUP);
     }
 
     /// `kill -9`.
@@ -197,11 +196,30 @@ impl Server {
         self.child.wait().expect("the server is reaped");
     }
 
-    /// SIGTERM, then waits for the process to end.
-    pub fn stop(mut self) -> ExitStatus {
+    /// Suspends it.
+    pub fn suspend(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it continue.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("the server can be signalled");
+        kill_process(pid, signal).expect("the server can be signalled");
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("the server is reaped")
+    }
+
+    /// SIGTERM, then waits for the process to end.
+    pub fn stop(self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
     }
 }
 

@@ -134,7 +134,12 @@ async fn nodes_take_over_from_one_that_leaves_and_from_one_that_is_killed() {
     );
     assert!(two.admin_client().get("/readyz").await.status.is_success());
 
+    let told = format!("\t{owner}");
     assert!(one.stop().success());
+    // It has left: no one waits until it has been silent.
+    let status = world.printed(&["cluster", "status"]);
+    let is_live = |line: &str| line.ends_with(&told) && line.contains("\tlive\t");
+    assert!(!status.lines().any(is_live), "{status}");
     serves(&two).await;
     has(&two.client(), 1).await;
     put(&two.client(), 2).await;
@@ -149,6 +154,26 @@ async fn nodes_take_over_from_one_that_leaves_and_from_one_that_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL"]
+async fn a_node_that_was_suspended_for_too_long_ends_and_says_why() {
+    let world = World::start();
+    world.printed(&["cluster", "init"]);
+    let log = world.dir.path().join("log");
+    let one = world.program("one").log_to(&log).start();
+    serves(&one).await;
+    put(&one.client(), 1).await;
+    let two = world.program("two").start();
+    one.suspend();
+    serves(&two).await;
+    put(&two.client(), 2).await;
+    one.resume();
+    assert_eq!(one.wait().code(), Some(1));
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.contains("no longer a part of its cluster"), "{said}");
+    has(&two.client(), 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
 async fn a_cluster_that_stops_as_a_whole_has_its_objects_afterwards() {
     let world = World::start();
     world.printed(&["cluster", "init"]);
@@ -158,26 +183,29 @@ async fn a_cluster_that_stops_as_a_whole_has_its_objects_afterwards() {
     one.kill();
     // The machine is lost, and so are its files.
     fs::remove_dir_all(world.data("one")).unwrap();
+    // A token is created before the first start of a node that others reach.
+    let data = world.data("two");
+    let data = data.to_str().unwrap();
+    world.printed(&["token", "create", "--data", data, "--role", "operate"]);
     let two = world.program("two").start();
     serves(&two).await;
     has(&two.client(), 1).await;
 
-    // A second start of a directory is refused, and tools are told where its objects are.
+    // A second start of a directory is refused.
     let (status, said) = refused(world.program("two").command());
     assert!(
         !status.success() && said.contains("another process"),
         "{said}"
     );
-    let data = world.data("two");
-    let output = world.abide(&["class", "list", "--data", data.to_str().unwrap()]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("node of a cluster"), "{said}");
     has(&two.client(), 1).await;
     // A command that can ask the node does.
-    world.printed(&["alarms", "list", "--data", data.to_str().unwrap()]);
+    world.printed(&["alarms", "list", "--data", data]);
     assert!(two.stop().success());
+    let output = world.abide(&["class", "list", "--data", data]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("node of a cluster"), "{said}");
     // Without the setting it would be a new node with no objects.
-    let alone = Program::new(env!("CARGO_BIN_EXE_abide"), &data);
+    let alone = Program::new(env!("CARGO_BIN_EXE_abide"), data);
     assert!(alone.try_start().is_err());
     let (_, said) = refused(alone.command());
     assert!(said.contains("set cluster.postgres"), "{said}");

@@ -58,26 +58,22 @@ impl World {
         first
     }
 
-    /// Executes SQL as an administrator.
-    pub(crate) fn execute(&self, sql: &str) {
+    /// An administrator of the database.
+    pub(crate) fn admin(&self) -> tokio_postgres::Client {
         let address = self.postgres.lock().unwrap().address();
         self.runtime.block_on(async {
             let connected = tokio_postgres::connect(&address, tokio_postgres::NoTls).await;
             let (client, connection) = connected.unwrap();
             tokio::spawn(connection);
-            client.batch_execute(sql).await.unwrap();
-        });
+            client
+        })
     }
 
     /// What a query says.
     pub(crate) fn is(&self, query: &str) -> bool {
-        let address = self.postgres.lock().unwrap().address();
-        self.runtime.block_on(async {
-            let connected = tokio_postgres::connect(&address, tokio_postgres::NoTls).await;
-            let (client, connection) = connected.unwrap();
-            tokio::spawn(connection);
-            client.query_one(query, &[]).await.unwrap().get(0)
-        })
+        let admin = self.admin();
+        let row = self.runtime.block_on(admin.query_one(query, &[]));
+        row.unwrap().get(0)
     }
 
     pub(crate) fn join(&self, home: Home) -> Result<Member, JoinError> {
@@ -168,16 +164,9 @@ fn a_commit_is_acknowledged_once_the_database_has_it() {
     let member = world.first();
     let db = open(&member);
     put(&member, &db, b"first");
-    let address = world.postgres.lock().unwrap().address();
-    let admin = world.runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(&address, tokio_postgres::NoTls)
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        let lock = "begin; select from abide_cluster.lane for update";
-        client.batch_execute(lock).await.unwrap();
-        client
-    });
+    let admin = world.admin();
+    let lock = "begin; select from abide_cluster.lane for update";
+    world.runtime.block_on(admin.batch_execute(lock)).unwrap();
     db.kv_put("k", b"second").unwrap();
     let end = db.commit().unwrap().unwrap();
     until(|| member.store().durable_here() >= end);

@@ -220,8 +220,12 @@ fn no_run_goes_into_the_store_of_another_cluster() {
     until_archived(&world, &first);
     drop(first);
     // Another cluster, with the object store of this one.
-    world.execute("drop schema abide_cluster cascade");
-    world.runtime.block_on(world.database.init()).unwrap();
+    let admin = world.admin();
+    world.runtime.block_on(async {
+        let drop = admin.batch_execute("drop schema abide_cluster cascade");
+        drop.await.unwrap();
+        world.database.init().await.unwrap();
+    });
     let other = world.join(world.home("other")).unwrap();
     until(|| other.serves(SHARD));
     put(&other, &open(&other), b"other");

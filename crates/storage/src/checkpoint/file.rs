@@ -74,7 +74,7 @@ impl Checkpointer {
     }
 
     /// Has the whole file of an object written that was adopted without it. False if that must wait, because a run cannot be read: the
-    /// object stays in memory. Its owner's directory is never recovered, so that ends no one else's checkpoint.
+    /// object stays in memory. The checkpoint counts all the same, since a store that adopts objects never recovers its directory.
     fn has_base(&self, object: &Object) -> Result<bool> {
         if !object.pages().continues_file() {
             return Ok(true);

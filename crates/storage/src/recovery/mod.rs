@@ -44,6 +44,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The file in the directory of a node of a cluster. A directory that has it is no data directory: [`Store::open`](crate::Store::open)
+/// refuses it.
+pub const NODE_FILE: &str = "node.json";
+
 pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {
         Error::io(
@@ -208,6 +212,13 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
                 dir.display()
             )));
         }
+    }
+    if disk.file_len(&dir.join(NODE_FILE)).is_ok() {
+        return Err(Error::refused(format!(
+            "{} belongs to a node of a cluster, whose objects are in the cluster's database and object store: to serve it, set \
+             cluster.postgres. Nothing was changed",
+            dir.display()
+        )));
     }
     let mut manifest = Manifest::empty(options.segment_bytes);
     if options.has_shared_runs() {

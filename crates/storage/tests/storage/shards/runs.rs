@@ -3,7 +3,8 @@
 use super::world::{Node, SHARDS, SharedRuns, id};
 use crate::common::DIR;
 use abide_storage::{
-    AlarmRow, Disk, DiskFile, ErrorKind, Inherited, Lsn, ObjectKey, OpenMode, RemoteRuns, SharedRun,
+    AlarmRow, Disk, DiskFile, ErrorKind, Inherited, Lsn, NODE_FILE, ObjectKey, OpenMode,
+    RemoteRuns, SharedRun, SimDisk, Store, StoreOptions,
 };
 use std::io;
 use std::path::Path;
@@ -325,6 +326,18 @@ fn classes_are_learned_from_runs_and_a_run_is_listed_once() {
     assert!(classes.iter().any(|(_, name)| name == CLASS), "{classes:?}");
     heir.claim(SHARD, 2, parts).unwrap();
     assert_eq!(get(&heir, 1).unwrap(), [1; 9_000]);
+}
+
+#[test]
+fn the_directory_of_a_node_of_a_cluster_is_no_data_directory() {
+    let disk = SimDisk::new();
+    let dir = Path::new(DIR);
+    disk.create_dir_all(dir).unwrap();
+    disk.open(&dir.join(NODE_FILE), OpenMode::Create).unwrap();
+    let opened = Store::open(Arc::new(disk.clone()), dir, StoreOptions::small());
+    let error = opened.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert_eq!(disk.list(dir).unwrap(), [NODE_FILE]);
 }
 
 #[test]
