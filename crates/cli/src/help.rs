@@ -274,7 +274,8 @@ Stop the node first. A program can do the same at its start: `delete_class` of i
 Example:
   abide cluster init --config /etc/abide.toml
 
-The address of the database is the setting cluster.postgres. Tables that are there stay as they are.",
+The address of the database is the setting cluster.postgres. Tables of this release stay as they are. Before those of an
+earlier release are changed, stop all nodes: they end.",
     ),
     (
         "cluster status",
@@ -284,6 +285,33 @@ Example:
 
 SESSION is the number of a start of a node, SHARDS how many of the 1,024 parts of all objects it has, and UNARCHIVED
 the bytes of its log that are in no run of history yet.",
+    ),
+    (
+        "cluster shards",
+        "\
+Example:
+  abide cluster shards --config /etc/abide.toml
+
+An object belongs to one of 1,024 shards, by the first ten bits of its id. SESSION is `-` while no node has them.",
+    ),
+    (
+        "cluster fence",
+        "\
+Example:
+  abide cluster fence 7 --config /etc/abide.toml
+
+For a machine that is known to be off. Others take its objects over at once, and not after seven seconds of silence. A
+node that still runs commits nothing more, and ends; for up to five seconds it may answer reads with old values.",
+    ),
+    (
+        "cluster rebuild",
+        "\
+Example:
+  abide cluster rebuild --config /etc/abide.toml
+
+Stop all nodes first, and set cluster.postgres to an empty database; archive.url is the object store of the lost
+cluster. A node puts what it has committed into a run after each checkpoint (storage.checkpoint_interval). The rest is
+lost.",
     ),
     (
         "sql",

@@ -125,7 +125,7 @@ enum Command {
     /// List the classes of a data directory, and delete one with all its objects
     #[command(subcommand)]
     Class(Classes),
-    /// Create the tables of a cluster, and list its nodes
+    /// Create the tables of a cluster, list its nodes, and end one that is lost
     #[command(subcommand)]
     Cluster(Cluster),
     /// Run SQL on one object, as it is or was

@@ -51,7 +51,10 @@ async fn adopt_all(shared: &Arc<Shared>) {
         Some(Err(error)) => return note_failures(shared, &granted, &error.to_string()),
         None => return,
     };
-    let parts = granted.iter().flat_map(|grant| grant.parts.iter().copied());
+    let parts = granted.iter().flat_map(|grant| {
+        let of = grant.tenancy.shard;
+        grant.parts.iter().map(move |part| (of, *part))
+    });
     let logs = Logs::read(shared, parts).await;
     blocking(shared, move |shared| {
         claim_all(shared, &granted, &claims, &logs);

@@ -5,23 +5,19 @@
 
 use std::{
     collections::VecDeque,
-    fs,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use abide_cluster::{Lsn, Part, Run, Session, Shard, State, Stored};
-use abide_history::{Options, Writer, copy_run, mark_store};
-use abide_storage::WrittenRun;
 use tokio::{runtime::Runtime, select, time::sleep};
-use tracing::{error, warn};
+use tracing::error;
 
 use crate::{
-    home::random,
     limits::{ASK_EVERY, MAX_RETRY_PAUSE, MOVE_PATIENCE, RETRY_EVERY, RUN_BYTES},
     logs::Logs,
     member::storage_shard,
-    runs::Runs,
+    runs::{Runs, Written, must_be_own_store, new_number, upload},
     shared::{EndOnPanic, Shared, blocking},
 };
 
@@ -123,49 +119,25 @@ fn parts(session: &Session, run: &Run) -> Vec<(Shard, Part)> {
 
 /// Makes a run and puts it into the object store. `None` if it has no records.
 async fn make(shared: &Arc<Shared>, parts: &[(Shard, Part)]) -> Result<Option<Stored>, String> {
-    if !shared.has_marked_store.load(Ordering::Relaxed) {
-        // Runs in the store of others are lost for those who share the objects.
-        let cluster = shared.database.cluster().await;
-        let cluster = cluster.map_err(|error| error.to_string())?;
-        let marked = mark_store(&shared.object_store, cluster).await;
-        marked.map_err(|error| error.to_string())?;
-        shared.has_marked_store.store(true, Ordering::Relaxed);
-    }
+    // Before what the logs have is read.
+    must_be_own_store(shared).await?;
     // What the run continues is in those that are listed.
     Runs::list(shared).await?;
-    let logs = Logs::read(shared, parts.iter().map(|(_, part)| *part)).await;
+    let logs = Logs::read(shared, parts.iter().copied()).await;
     let tenures = parts
         .iter()
         .map(|(shard, part)| Ok((storage_shard(*shard), logs.of(part)?)));
     let tenures = tenures.collect::<Result<Vec<_>, String>>()?;
-    let number = random().map_err(|error| error.to_string())? as u64 >> 2;
+    let number = new_number()?;
     let written = blocking(shared, move |shared| {
         let written = shared.store.write_run(number, &tenures);
         written.map(|run| run.map(Written))
     });
     let written = written.await.ok_or("writing it panicked")?;
-    let Some(written) = written.map_err(|error| error.to_string())? else {
-        return Ok(None);
-    };
-    let session = abide_history::Session::new(shared.session().id().nonce);
-    let (store, writer) = (&shared.object_store, Writer::new(shared.node as u64));
-    let path = &written.0.path;
-    let copied = copy_run(store, writer, session, number, path, &Options::default()).await;
-    let place = copied.and_then(|run| run.place());
-    Ok(Some(Stored {
-        about: written.0.about.clone(),
-        place: place.map_err(|error| error.to_string())?,
-    }))
-}
-
-/// A run on this disk, which is removed with this.
-struct Written(WrittenRun);
-
-impl Drop for Written {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0.path) {
-            warn!(%error, path = %self.0.path.display(), "a file stays until the next start");
-        }
+    let written = written.map_err(|error| error.to_string())?;
+    match written {
+        Some(written) => upload(shared, number, written).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -74,6 +74,9 @@ pub enum JoinError {
         "the clock of this machine differs from the database's by {0} ms: synchronize both, for instance with chrony"
     )]
     Clock(i64),
+    /// The object store has the runs of another cluster.
+    #[error("{0}")]
+    Runs(String),
     /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] abide_storage::Error),

@@ -10,18 +10,20 @@
 //!   their logs (`logs`), has the store claim the shard, and serves it. What it has given away it forgets, once no object of it is open.
 //! - It makes **runs** (`archive`, a thread): what it has inherited and what it has logged goes into the object store, and then leaves the
 //!   database.
+//! - One member at a time **merges** runs (`merges`, a thread), so that they stay few, removes what was replaced from the object store, and
+//!   writes the list there (`catalogue`), from which [`rebuild`] makes the tables if the database is lost.
 //!
 //! The store's files are a cache (`home`): each start has a new directory, and its log is not synced. What counts is in the database and in
 //! the runs.
 //!
-//! Runs are not merged yet, so their number grows, by about one for each checkpoint of a member that writes. What a member inherits is in
-//! memory while it is adopted or archived.
+//! What a member inherits of the shards that it takes over is in memory while it is adopted or archived.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
 mod adopt;
 mod archive;
+mod catalogue;
 mod clock;
 mod end;
 mod home;
@@ -30,6 +32,7 @@ mod lease;
 pub mod limits;
 mod logs;
 mod member;
+mod merges;
 mod namespaces;
 mod owners;
 mod runs;
@@ -38,6 +41,7 @@ mod shared;
 mod talk;
 mod unsynced_log;
 
+pub use catalogue::{RebuildError, rebuild};
 pub use clock::now;
 pub use end::{End, JoinError};
 pub use home::Home;

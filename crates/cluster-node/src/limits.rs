@@ -18,6 +18,15 @@ pub const RETRY_EVERY: Duration = Duration::from_millis(200);
 /// The longest time between two attempts to adopt a shard, or to make a run.
 pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long a member that joins waits for the object store, to see whether it is the cluster's.
+pub const MARK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest time between two attempts to merge runs. Each reads them as a whole.
+pub const MAX_MERGE_PAUSE: Duration = Duration::from_mins(10);
+
+/// Time between two looks for replaced runs that can be removed, when the list does not change.
+pub const REMOVE_EVERY: Duration = Duration::from_hours(1);
+
 /// Bytes of a member's log after which its store begins a checkpoint, at the latest, and the most of them that are in a run unless one
 /// checkpoint is farther than that from the one before. Parts that are inherited come on top.
 pub const RUN_BYTES: u64 = 64 << 20;

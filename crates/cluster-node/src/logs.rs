@@ -1,11 +1,14 @@
 //! Reads what sessions have logged of shards.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use abide_cluster::{Lsn, Part, SessionId};
+use abide_cluster::{Lsn, Part, SessionId, Shard};
 use abide_storage::{EarlierLog, Inherited};
 
-use crate::shared::{Shared, blocking};
+use crate::{member::storage_shard, shared::Shared};
 
 /// Ranges of logs.
 #[derive(Default)]
@@ -20,12 +23,16 @@ struct Piece {
 }
 
 impl Logs {
-    /// Reads the ranges that have all of these parts, each once.
-    pub(crate) async fn read(shared: &Arc<Shared>, parts: impl Iterator<Item = Part>) -> Self {
+    /// Reads the ranges that have all of these parts, each once, and keeps the records of their shards.
+    pub(crate) async fn read(
+        shared: &Arc<Shared>,
+        parts: impl Iterator<Item = (Shard, Part)>,
+    ) -> Self {
+        let (shards, parts): (BTreeSet<Shard>, Vec<Part>) = parts.unzip();
         let mut logs = Self::default();
-        for (session, ranges) in ranges(parts.collect()) {
+        for (session, ranges) in ranges(parts) {
             for (since, until) in ranges {
-                let log = read(shared, session, since, until).await;
+                let log = read(shared, session, since, until, &shards).await;
                 let piece = Piece { since, until, log };
                 logs.0.entry(session).or_default().push(piece);
             }
@@ -67,14 +74,20 @@ async fn read(
     session: SessionId,
     since: Lsn,
     until: Lsn,
+    shards: &BTreeSet<Shard>,
 ) -> Result<Arc<EarlierLog>, String> {
-    let mut groups: Vec<Arc<[u8]>> = Vec::new();
-    let take = |_, _, group: &[u8]| groups.push(group.into());
+    let mut log = EarlierLog::of(shards.iter().copied().map(storage_shard));
+    let mut added = Ok(());
+    // A group has some MiB, whose checksums take about a millisecond.
+    let take = |_, _, group: &[u8]| {
+        if added.is_ok() {
+            added = log.add(group);
+        }
+    };
     let read = shared.database.read(session, since, until, take).await;
     read.map_err(|error| error.to_string())?;
-    let log = blocking(shared, |_| EarlierLog::read(groups)).await;
-    let log = log.ok_or("reading it panicked")?;
-    log.map(Arc::new).map_err(|error| error.to_string())
+    added.map_err(|error| error.to_string())?;
+    Ok(Arc::new(log))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::{
 
 use abide_cluster::{Connection, Lsn, Reads, Session, SessionId, Shard, Tenancy};
 use abide_cluster_postgres::Database;
+use abide_history::is_marked;
 use abide_remote_runs::StoredRuns;
 use abide_storage::{
     ArchiveOptions, LOG_DIR, RealDisk, RemoteRuns, SharedNamespaces, Store, StoreOptions,
@@ -18,11 +19,12 @@ use tokio::{
     task::spawn_blocking,
     time::timeout,
 };
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     End, Home, JoinError, Lease, Owners, Settings, adopt, archive, clock, home, lane,
-    limits::{LEAVE_PATIENCE, MAX_CLOCK_DIFFERENCE, RUN_BYTES},
+    limits::{LEAVE_PATIENCE, MARK_PATIENCE, MAX_CLOCK_DIFFERENCE, RUN_BYTES},
+    merges,
     namespaces::Namespaces,
     shared::Shared,
     talk,
@@ -66,9 +68,11 @@ impl Member {
     ) -> Result<Self, JoinError> {
         let attempt = home.attempt()?;
         let nonce = home::random()?;
-        let (lane_runtime, archive_runtime, runtime) =
-            (new_runtime()?, new_runtime()?, new_runtime()?);
+        let (lane_runtime, archive_runtime) = (new_runtime()?, new_runtime()?);
+        let (merges_runtime, runtime) = (new_runtime()?, new_runtime()?);
         let database = &settings.database;
+        let cluster = runtime.block_on(database.cluster())?;
+        runtime.block_on(must_not_be_of_others(&settings.runs, cluster))?;
         let of_machine = Arc::clone(&options.unix_millis);
         let ahead = runtime.block_on(clock_difference(database, &*of_machine))?;
         let clock = move || of_machine().saturating_add_signed(ahead);
@@ -99,7 +103,7 @@ impl Member {
         }
         info!(session = me.number, "joined the cluster");
         let session = Session::begin(me, begun_at);
-        let shared = Arc::new(Shared::new(session, store, settings, home));
+        let shared = Arc::new(Shared::new(session, store, cluster, settings, home));
         let mut member = Self {
             shared,
             threads: Vec::new(),
@@ -111,6 +115,10 @@ impl Member {
         member.spawn("cluster-runs", move |shared| {
             archive::run(&shared, &archive_runtime);
             archive_runtime.shutdown_background();
+        })?;
+        member.spawn("cluster-merges", move |shared| {
+            merges::run(&shared, &merges_runtime);
+            merges_runtime.shutdown_background();
         })?;
         member.spawn("cluster", move |shared| {
             runtime.block_on(talk_and_adopt(shared));
@@ -268,6 +276,25 @@ async fn talk_and_adopt(shared: Arc<Shared>) {
     let control = tokio::spawn(talk::run(shared.clone(), Connection::Control));
     adopt::run(shared).await;
     let _ = tokio::join!(lease, control);
+}
+
+/// Refuses a cluster whose runs are elsewhere, unless the object store does not answer.
+async fn must_not_be_of_others(
+    runs: &abide_history::Store,
+    cluster: u128,
+) -> Result<(), JoinError> {
+    match timeout(MARK_PATIENCE, is_marked(runs, cluster)).await {
+        Ok(Err(error)) if error.is_refusal() => Err(JoinError::Runs(error.to_string())),
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => {
+            warn!(%error, "the object store does not answer: joining the cluster without it");
+            Ok(())
+        }
+        Err(_) => {
+            warn!("the object store does not answer: joining the cluster without it");
+            Ok(())
+        }
+    }
 }
 
 /// How many milliseconds the database's clock is ahead of this machine's.

@@ -17,8 +17,11 @@ pub struct Settings {
     pub reads: Reads,
     /// The least time between two runs of a member, unless it is behind. A run ends at a checkpoint
     /// ([`StoreOptions::checkpoint_interval`](abide_storage::StoreOptions::checkpoint_interval)). More runs leave less of the log to those
-    /// who take over, and make more objects in the store. The default is 10 s.
+    /// who take over, and make more objects in the store. The member looks as often whether there are runs to merge. The default is 10 s.
     pub run_every: Duration,
+    /// How long the object store keeps a run that was merged into another, at least: a database that is restored from a backup lists what
+    /// was replaced since. The default is a day.
+    pub keep_replaced: Duration,
     /// The URL at which clients reach the process, which other members tell them. By default none.
     pub address: Option<String>,
 }
@@ -31,6 +34,7 @@ impl Settings {
             runs,
             reads: Reads::Leased,
             run_every: Duration::from_secs(10),
+            keep_replaced: Duration::from_hours(24),
             address: None,
         }
     }

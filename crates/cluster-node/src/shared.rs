@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
 
 use abide_cluster::{
-    Answer, Connection, Lsn, Outcome, Reads, SHARDS, Session, Shard, Tenancy, View,
+    Answer, Connection, Lsn, Outcome, Reads, SHARDS, Session, SessionId, Shard, Tenancy, View,
 };
 use abide_cluster_postgres::{Database, Lines};
 use abide_storage::Store;
@@ -41,14 +41,15 @@ pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) lines: Lines,
     pub(crate) reads: Reads,
+    /// The random name of the cluster.
+    pub(crate) cluster: u128,
     /// The random id of the node's directory.
     pub(crate) node: u128,
     pub(crate) run_every: Duration,
+    pub(crate) keep_replaced: Duration,
     /// Where runs are.
     pub(crate) object_store: abide_history::Store,
     pub(crate) runs: Runs,
-    /// The object store is known to be the cluster's.
-    pub(crate) has_marked_store: AtomicBool,
     end: watch::Sender<Option<End>>,
     /// When the session's lease ends, in milliseconds by [`now`](crate::now). 0 if it has none, leaves, or has ended.
     leased_until: watch::Sender<u64>,
@@ -63,21 +64,29 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(session: Session, store: Store, settings: Settings, home: Home) -> Self {
+    pub(crate) fn new(
+        session: Session,
+        store: Store,
+        cluster: u128,
+        settings: Settings,
+        home: Home,
+    ) -> Self {
         let Settings {
             database,
             runs: object_store,
             reads,
             run_every,
+            keep_replaced,
             ..
         } = settings;
         Self {
             lines: Lines::new(database.clone(), session.id()),
+            cluster,
             node: home.id(),
             run_every,
+            keep_replaced,
             object_store,
             runs: Runs::default(),
-            has_marked_store: AtomicBool::new(false),
             session: Mutex::new(session),
             held: Mutex::default(),
             unserved: Mutex::default(),
@@ -97,6 +106,11 @@ impl Shared {
 
     pub(crate) fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of the session.
+    pub(crate) fn id(&self) -> SessionId {
+        self.session().id()
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, BTreeMap<Shard, Tenancy>> {

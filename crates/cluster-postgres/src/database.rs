@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const SCHEMA: &str = "abide_cluster";
 
 /// The version of the tables.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// The advisory lock for creating the tables: two creations at the same time would fail.
 const CREATING: i64 = 0x6162_6964_6563_6c75;
@@ -71,30 +71,43 @@ impl Database {
         Ok(Self { address, accept })
     }
 
-    /// Creates the tables, unless they are there.
+    /// Creates the tables, unless they are there. Those of an earlier release are changed to those of this one, and their sessions end.
     ///
     /// # Errors
     /// The server does not answer, or the user may not create a schema. [`Error::Newer`].
     pub async fn init(&self) -> Result<(), Error> {
         let line = self.open("abide init").await?;
+        self.create(&line).await?;
+        line.batch("commit").await?;
+        confirmed(&line)
+    }
+
+    /// Begins a transaction that creates the tables, or upgrades them. Returns false if there were any.
+    pub(crate) async fn create(&self, line: &Line) -> Result<bool, Error> {
         line.batch(&format!("begin; select pg_advisory_xact_lock({CREATING})"))
             .await?;
-        if version(&line).await?.is_none() {
+        let found = version(line).await?;
+        if found.is_none() {
             let create = format!(
                 "create schema {SCHEMA}; {tables} insert into shard select generate_series(0, {last});",
-                tables = include_str!("schema.sql"),
+                tables = include_str!("tables.sql"),
                 last = SHARDS - 1
             );
             line.batch(&create).await?;
         }
-        line.batch("commit").await?;
-        confirmed(&line)
+        if found == Some(1) {
+            line.batch(include_str!("upgrade_2.sql")).await?;
+        }
+        if found != Some(VERSION) {
+            line.batch(include_str!("functions.sql")).await?;
+        }
+        Ok(found.is_none())
     }
 
     /// Checks that there are tables of this release, and that the server makes commits durable.
     ///
     /// # Errors
-    /// [`Error::NotInitialized`], [`Error::Newer`], [`Error::NotDurable`], or the server does not answer.
+    /// [`Error::NotInitialized`], [`Error::Older`], [`Error::Newer`], [`Error::NotDurable`], or the server does not answer.
     pub async fn check(&self) -> Result<(), Error> {
         let line = self.open("abide check").await?;
         must_be_initialized(&line).await
@@ -134,7 +147,7 @@ impl Database {
     /// The random name of the cluster, which its tables were created with.
     ///
     /// # Errors
-    /// [`Error::NotInitialized`], [`Error::Newer`], or the server does not answer.
+    /// [`Error::NotInitialized`], [`Error::Older`], [`Error::Newer`], or the server does not answer.
     pub async fn cluster(&self) -> Result<u128, Error> {
         let mut line = self.open("abide cluster").await?;
         must_be_initialized(&line).await?;
@@ -252,8 +265,11 @@ pub(crate) fn line_name(connection: Connection, session: SessionId) -> String {
 }
 
 async fn must_be_initialized(line: &Line) -> Result<(), Error> {
-    let version = version(line).await?;
-    version.map(|_| ()).ok_or(Error::NotInitialized)
+    match version(line).await? {
+        None => Err(Error::NotInitialized),
+        Some(VERSION) => Ok(()),
+        Some(found) => Err(Error::Older { found }),
+    }
 }
 
 /// The version of the tables, or `None` if there are none.
@@ -276,7 +292,7 @@ async fn version(line: &Line) -> Result<Option<i32>, Error> {
     Ok(Some(found))
 }
 
-fn confirmed(line: &Line) -> Result<(), Error> {
+pub(crate) fn confirmed(line: &Line) -> Result<(), Error> {
     if line.is_warned() {
         let warned = "it warned that a commit may not be replicated".to_owned();
         return Err(Error::Unavailable(warned));

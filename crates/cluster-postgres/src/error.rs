@@ -16,8 +16,23 @@ pub enum Error {
     #[error("PostgreSQL: {0}")]
     Unavailable(String),
     /// The database has no tables of a cluster.
-    #[error("the database has no cluster: create its tables with `abide cluster init`")]
+    #[error(
+        "the database has no cluster: create its tables with `abide cluster init`, or with `abide cluster rebuild` if the cluster has lost its database"
+    )]
     NotInitialized,
+    /// The database has tables of a cluster.
+    #[error(
+        "the database has the tables of a cluster, and they stay as they are: rebuild the tables in an empty database"
+    )]
+    Exists,
+    /// The tables are those of an earlier release.
+    #[error(
+        "the tables of the cluster have version {found}, of an earlier release: stop all nodes, and run `abide cluster init`"
+    )]
+    Older {
+        /// The version of the tables.
+        found: i32,
+    },
     /// A newer release has changed the tables.
     #[error(
         "the tables of the cluster have version {found}, and this release knows version {known}: use a newer release"

@@ -3,6 +3,7 @@
 //! [`abide_cluster`] decides what a session says to the database. This crate says it.
 //!
 //! - [`Database`]: where it is. Creates the tables, checks that commits are durable, begins sessions and reads their logs.
+//! - [`Catalogue`]: what of the tables is copied elsewhere, should the database be lost.
 //! - [`Lines`]: the connections of one session. They execute its [`Statement`](abide_cluster::Statement)s.
 //!
 //! # What counts as committed
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+mod catalogue;
 mod database;
 mod error;
 pub mod limits;
@@ -29,8 +31,9 @@ mod runs;
 mod statement;
 mod status;
 
+pub use catalogue::{Catalogue, CataloguedRun};
 pub use database::{Accept, Database};
 pub use error::Error;
 pub use lines::Lines;
 pub use runs::Listed;
-pub use status::{SessionStatus, Status};
+pub use status::{OwnedShards, SessionStatus, Status};

@@ -10,7 +10,7 @@ pub(crate) fn bits(uuid: &str) -> Option<u128> {
     u128::from_str_radix(&uuid.replace('-', ""), 16).ok()
 }
 
-/// The name of a table of a log: what `log_table` of `schema.sql` says.
+/// The name of a table of a log: what `log_table` of `functions.sql` says.
 pub(crate) fn log_table(nonce: u128, half: usize) -> String {
     format!("log_{nonce:032x}_{half}")
 }

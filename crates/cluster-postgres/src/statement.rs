@@ -1,4 +1,4 @@
-//! The statements of a session in SQL. Nearly all are functions of `schema.sql`.
+//! The statements of a session in SQL. Nearly all are functions of `functions.sql`.
 
 use abide_cluster::{
     Answer, Generation, Grant, Lsn, Owner, Part, Peer, Run, SessionId, Shard, Statement, Stored,
@@ -277,7 +277,7 @@ fn columns(tenancies: impl IntoIterator<Item = Tenancy>) -> (Vec<i32>, Vec<i64>)
     tenancies.into_iter().map(of).unzip()
 }
 
-/// What `grants` of `schema.sql` says.
+/// What `grants` of `functions.sql` says.
 #[derive(Deserialize)]
 struct GrantText {
     shard: u16,

@@ -8,6 +8,14 @@ pub(crate) const MANIFESTS: &str = "manifests";
 /// What the keys of the tail begin with.
 pub(crate) const TAIL: &str = "tail";
 
+/// What the keys of the catalogues of a cluster begin with.
+pub(crate) const CATALOGUES: &str = "catalogues";
+
+/// The key of a catalogue.
+pub(crate) fn catalogue(number: u64) -> String {
+    numbered(CATALOGUES, number)
+}
+
 /// The key of a manifest.
 pub(crate) fn manifest(number: u64) -> String {
     numbered(MANIFESTS, number)

@@ -56,6 +56,7 @@
 
 mod access;
 mod backoff;
+mod catalogue;
 mod cipher;
 mod claim;
 mod connector;
@@ -94,6 +95,7 @@ mod transfer;
 mod uploader;
 
 pub use access::Access;
+pub use catalogue::{newest_catalogue, put_catalogue};
 pub use connector::Connector;
 pub use copy_key::CopyKey;
 pub use download::{Download, Verified, verify, verify_run};
@@ -107,7 +109,9 @@ pub use options::Options;
 pub use probe::Probe;
 pub use ranges::Ranges;
 pub use seal::Seal;
-pub use shared_run::{copy_run, mark_store};
+pub use shared_run::{
+    copy_run, discard_run, is_marked, mark_store, missing_runs, remove_runs, take_store,
+};
 pub use source::{Part, Run, Snapshot, Source};
 pub use status::{Copied, Failing, Published, Status, StatusWatch};
 pub use store::Store;

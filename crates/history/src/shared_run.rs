@@ -1,14 +1,19 @@
 //! A run that a catalogue elsewhere lists, with those of other sessions.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::PutMode;
 
 use crate::{
     Error, Options, Session, Store, StoredRun, Writer,
     key::{self, Folder, parts},
     transfer::{Part, upload},
 };
+
+/// What the keys of all runs begin with.
+const RUNS: &str = "runs";
 
 /// The object that says whose runs a store has.
 const OWNER: &str = "cluster";
@@ -18,28 +23,57 @@ const OWNER: &str = "cluster";
 /// # Errors
 /// It is marked as another's, has copies of a node, cannot be read with the key, or does not answer.
 pub async fn mark_store(store: &Store, cluster: u128) -> Result<(), Error> {
-    let name = format!("{cluster:032x}");
-    if store.read(OWNER).await?.is_none() {
-        if !store.list(key::MANIFESTS).await?.is_empty() {
-            return Err(Error::Configuration(format!(
-                "{} has copies of a node with all its objects: give the cluster another place",
-                store.location()
-            )));
-        }
-        store.create(OWNER, name.clone().into()).await?;
+    if is_marked(store, cluster).await? {
+        return Ok(());
     }
+    if !store.list(key::MANIFESTS).await?.is_empty() {
+        return Err(Error::Configuration(format!(
+            "{} has copies of a node with all its objects: give the cluster another place",
+            store.location()
+        )));
+    }
+    store.create(OWNER, name(cluster)).await?;
     // Another may have been faster.
+    must_be_marked(store, cluster).await
+}
+
+/// Marks a store as that of a cluster, which continues with the runs of the one whose it was: that one makes no more runs.
+///
+/// # Errors
+/// The store does not answer.
+pub async fn take_store(store: &Store, cluster: u128) -> Result<(), Error> {
+    store.put(OWNER, name(cluster), PutMode::Overwrite).await?;
+    must_be_marked(store, cluster).await
+}
+
+/// Returns whether a store is marked as that of a cluster.
+///
+/// # Errors
+/// It is marked as another's, cannot be read with the key, or does not answer.
+pub async fn is_marked(store: &Store, cluster: u128) -> Result<bool, Error> {
     match store.read(OWNER).await? {
-        Some(found) if found == name => Ok(()),
+        Some(found) if found == name(cluster) => Ok(true),
         Some(_) => Err(Error::Configuration(format!(
-            "{} has the runs of another cluster: give this one another place",
+            "{} has the runs of another cluster: give this one another place, or make its tables with `abide cluster rebuild` if it \
+             has lost its database",
             store.location()
         ))),
-        None => Err(Error::store(
-            "marking the store".to_owned(),
-            "what it has confirmed is not there",
-        )),
+        None => Ok(false),
     }
+}
+
+async fn must_be_marked(store: &Store, cluster: u128) -> Result<(), Error> {
+    if is_marked(store, cluster).await? {
+        return Ok(());
+    }
+    Err(Error::store(
+        "marking the store".to_owned(),
+        "what it has confirmed is not there",
+    ))
+}
+
+fn name(cluster: u128) -> Bytes {
+    format!("{cluster:032x}").into()
 }
 
 /// Copies a run into a store that has no manifests: its readers learn from elsewhere where it is, once this has returned. `number` is
@@ -99,4 +133,55 @@ pub async fn copy_run(
         crc32c,
         part,
     })
+}
+
+/// Removes what [`copy_run`] has put into the store before it failed.
+///
+/// # Errors
+/// The store does not answer. Some may be removed.
+pub async fn discard_run(
+    store: &Store,
+    writer: Writer,
+    session: Session,
+    number: u64,
+) -> Result<(), Error> {
+    let folder = Folder {
+        writer,
+        base: 0,
+        session,
+    };
+    let key = folder.run(number);
+    let entries = store.list(&key::runs(writer)).await?.into_iter();
+    let parts = entries.map(|entry| entry.key);
+    let parts: Vec<_> = parts.filter(|part| part.starts_with(&key)).collect();
+    store.delete(&parts).await
+}
+
+/// Removes runs that [`copy_run`] has made, by their places: no reader is told of them any more. Those that are not there are not errors.
+///
+/// # Errors
+/// A place is not valid, or the store does not answer. Some may be removed.
+pub async fn remove_runs(store: &Store, places: &[String]) -> Result<(), Error> {
+    let runs = places.iter().map(|place| StoredRun::at(place));
+    let runs: Vec<_> = runs.collect::<Result<_, _>>()?;
+    let parts = runs.iter().flat_map(StoredRun::parts);
+    let keys: Vec<_> = parts.map(|(key, _)| key).collect();
+    store.delete(&keys).await
+}
+
+/// The places of the runs that are not in the store as a whole, of these. Reads none of them.
+///
+/// # Errors
+/// A place is not valid, or the store does not answer.
+pub async fn missing_runs<'a>(store: &Store, places: &[&'a str]) -> Result<Vec<&'a str>, Error> {
+    let entries = store.list(RUNS).await?;
+    let there: BTreeSet<String> = entries.into_iter().map(|entry| entry.key).collect();
+    let mut missing = Vec::new();
+    for place in places {
+        let mut parts = StoredRun::at(place)?.parts();
+        if !parts.all(|(key, _)| there.contains(&key)) {
+            missing.push(*place);
+        }
+    }
+    Ok(missing)
 }

@@ -64,7 +64,7 @@ pub use args::{MigrateArgs, ServeArgs};
 pub use asset::{Asset, asset_router};
 pub use client::{ClientAddr, ForwardedHeader};
 #[cfg(feature = "cluster")]
-pub use cluster::cluster_database;
+pub use cluster::{ClusterStatus, OwnedShards, RebuildError, cluster_database, rebuild_cluster};
 pub use config::section as setting;
 pub use config::{
     AdminConfig, ArchiveConfig, ClusterAddress, ClusterConfig, Config, ConfigError,

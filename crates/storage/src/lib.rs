@@ -231,7 +231,7 @@ pub use restore_directory::{
     RestoreOptions, RestoreProgress, RestoredDirectory, restore_directory,
 };
 pub use rows::{Row, Rows};
-pub use shards::{Claims, EarlierLog, Inherited, ShardClaim, SharedRun, WrittenRun};
+pub use shards::{Claims, EarlierLog, Inherited, MergedRun, ShardClaim, SharedRun, WrittenRun};
 pub use shared_namespaces::SharedNamespaces;
 pub use sql_limits::SqlLimits;
 pub use statistics::StoreStats;

@@ -228,6 +228,12 @@ pub const MAX_ARCHIVE_BLOCK_BYTES: usize =
 /// This many runs of one level are merged into one of the next.
 pub const ARCHIVE_FAN_IN: usize = 8;
 
+/// Runs that stores share are merged up to this size: a store has room for a merged run, and reads what it is made of, at once.
+pub const MAX_SHARED_MERGE_BYTES: u64 = 16 << 30;
+
+/// How long runs that stores share are left out of merges after one of them has failed: it would read them all again.
+pub const UNMERGED_FOR: Duration = Duration::from_hours(1);
+
 /// A merged run covers at most one part in this many of the retention, so that history expires in pieces.
 pub const ARCHIVE_SPAN_SHARE: u64 = 8;
 

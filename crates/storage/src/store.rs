@@ -19,7 +19,7 @@ use crate::quarantine::QuarantinedObject;
 use crate::recovery;
 use crate::repair::{Repair, Repaired};
 use crate::restore::{Cut, CutPage, Import, Incoming, PastDatabase, TimelinesEnd};
-use crate::shards::{Claims, Inherited, ShardClaim, SharedRun, WrittenRun};
+use crate::shards::{Claims, Inherited, MergedRun, ShardClaim, SharedRun, WrittenRun};
 use crate::statistics::StoreStats;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -164,11 +164,30 @@ impl Store {
         self.0.engine.write_shared_run(number, tenures)
     }
 
-    /// Adds runs to the list, which all stores have in the same order. From now on objects that a claim finds in no log have their states
+    /// Returns whether there are runs to merge, for which the disk has room.
+    pub fn has_runs_to_merge(&self) -> bool {
+        self.0.engine.archive.runs_to_merge().is_some()
+    }
+
+    /// Merges adjacent runs of the list into one that has all that they have: eight that were made by as many merges. `None` if there are
+    /// none. `number` is that of no other run of any store. No other store merges any of them meanwhile, and none is removed.
+    ///
+    /// The run is durable on this disk, and no store lists it yet: [`Store::list_runs`] puts it in the place of those that it replaces.
+    /// Reads them as a whole: not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the store does not share runs. [`ErrorKind::Busy`]: a run cannot be read now. [`ErrorKind::Damaged`]: a run
+    /// is damaged. A disk error. In all cases there is no run, and those that were to be merged are left out for an hour.
+    pub fn merge_runs(&self, number: u64) -> Result<Option<MergedRun>> {
+        self.0.engine.merge_shared_runs(number)
+    }
+
+    /// Adds runs to the list, which all stores have in the same order. One that has the places of others replaces them. From now on objects that a claim finds in no log have their states
     /// in the runs, and get their files when they are opened.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the store does not share runs. [`ErrorKind::Damaged`]: a description is not valid. A disk error.
+    /// [`ErrorKind::Input`]: the store does not share runs, or a place is too high. [`ErrorKind::Damaged`]: a description is not valid. A
+    /// disk error.
     pub fn list_runs(&self, runs: &[SharedRun]) -> Result<()> {
         self.0.engine.list_shared_runs(runs)
     }

@@ -88,6 +88,9 @@ impl Record {
     }
 }
 
+/// After this many renewals of a session, the next one of its directory has its shards.
+const KEPT_AFTER: u64 = 7;
+
 impl Tables {
     /// Those of a new cluster.
     pub fn new(shards: u16) -> Self {
@@ -107,7 +110,8 @@ impl Tables {
         }
     }
 
-    /// Begins a session, and fences those that the same data directory began before. None if it has made this attempt or a later one.
+    /// Begins a session, fences those that the same data directory began before, and gives it the shards of those that were live for long.
+    /// None if the directory has made this attempt or a later one.
     pub fn start(&mut self, node: usize, attempt: u64, nonce: u128) -> Option<SessionId> {
         let last = self.attempts.get(&node).copied();
         if last >= Some(attempt) {
@@ -130,6 +134,19 @@ impl Tables {
             log: Vec::new(),
         };
         self.sessions.insert(session, lane);
+        let of_node = self.shards.iter().filter(|(_, row)| {
+            let lane = row.owner.and_then(|owner| self.sessions.get(&owner));
+            lane.is_some_and(|lane| lane.node == node && lane.renewals >= KEPT_AFTER)
+        });
+        let of_node: Vec<Tenancy> = of_node
+            .map(|(&shard, row)| Tenancy {
+                shard,
+                generation: row.generation,
+            })
+            .collect();
+        for tenancy in of_node {
+            self.claim(session, tenancy);
+        }
         Some(session)
     }
 

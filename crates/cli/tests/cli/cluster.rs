@@ -146,7 +146,23 @@ async fn nodes_take_over_from_one_that_leaves_and_from_one_that_is_killed() {
 
     let one = world.program("one").start();
     put(&two.client(), 3).await;
+    let shards = world.printed(&["cluster", "shards"]);
+    let listed: Vec<&str> = shards.lines().collect();
+    let [_, of_all] = listed[..] else {
+        panic!("{shards}")
+    };
+    let owner = format!("http://{}", two.address());
+    let (of_all, address) = of_all.rsplit_once('\t').unwrap();
+    let session = of_all.strip_prefix("0-1023\t").unwrap().to_owned();
+    assert_eq!(address, owner);
     two.kill();
+    // Its machine is off: no one waits until it has been silent.
+    assert_eq!(
+        world.printed(&["cluster", "fence", &session]),
+        format!("session {session} has ended\n")
+    );
+    let again = world.abide(&["cluster", "fence", &session]);
+    assert!(!again.status.success(), "{again:?}");
     serves(&one).await;
     has(&one.client(), 3).await;
     put(&one.client(), 4).await;
@@ -264,4 +280,57 @@ async fn a_node_says_what_its_settings_lack_and_when_it_has_no_lease() {
     .await;
     world.postgres.start_again();
     serves(&one).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL"]
+async fn a_cluster_whose_database_is_lost_is_rebuilt_from_its_object_store() {
+    let mut world = World::start();
+    world.printed(&["cluster", "init"]);
+    let one = world.program("one").start();
+    serves(&one).await;
+    put(&one.client(), 1).await;
+    until("all is archived", async || {
+        let status = world.printed(&["cluster", "status"]);
+        status.contains("\tlive\t1024\t0\t").then_some(())
+    })
+    .await;
+    until("the object store knows it", async || {
+        let catalogues = fs::read_dir(world.dir.path().join("runs/catalogues"));
+        let newest = catalogues.ok()?.map(|of| of.unwrap().path()).max()?;
+        let catalogue: serde_json::Value =
+            serde_json::from_slice(&fs::read(newest).unwrap()).unwrap();
+        let runs = catalogue["runs"].as_array().unwrap().len();
+        let status = world.printed(&["cluster", "status"]);
+        let is_whole = status.ends_with(&format!("runs of history: {runs}\n"));
+        is_whole.then_some(())
+    })
+    .await;
+    let existing = world.abide(&["cluster", "rebuild"]);
+    let said = String::from_utf8(existing.stderr).unwrap();
+    assert!(said.contains("has the tables of a cluster"), "{said}");
+
+    // Another server, and nothing of the old one.
+    world.postgres = Postgres::start();
+    one.kill();
+    // Its objects would seem to be gone.
+    let (status, said) = refused(world.program("two").command());
+    assert!(
+        !status.success() && said.contains("cluster rebuild"),
+        "{said}"
+    );
+    let rebuilt = world.printed(&["cluster", "rebuild"]);
+    assert!(
+        rebuilt.contains("what was in its object store at"),
+        "{rebuilt}"
+    );
+    let two = world.program("two").start();
+    serves(&two).await;
+    has(&two.client(), 1).await;
+    put(&two.client(), 2).await;
+    assert!(two.stop().success());
+    // The machine of before.
+    let one = world.program("one").start();
+    serves(&one).await;
+    has(&one.client(), 2).await;
 }

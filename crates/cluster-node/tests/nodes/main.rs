@@ -7,5 +7,6 @@ mod lives;
 mod members;
 mod objects;
 mod process;
+mod rebuild;
 mod runs;
 mod takeover;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use abide_cluster::{Ended, SHARDS, Shard};
-use abide_cluster_node::{End, Home, JoinError, Member, Settings, now};
-use abide_cluster_postgres::{Accept, Database};
+use abide_cluster_node::{End, Home, JoinError, Member, RebuildError, Settings, now, rebuild};
+use abide_cluster_postgres::{Accept, Catalogue, Database};
 use abide_harness::Postgres;
 use abide_history::Store;
 use abide_storage::{ErrorKind, ObjectDb, ObjectKey, StoreOptions};
@@ -76,6 +76,18 @@ impl World {
         row.unwrap().get(0)
     }
 
+    /// The database is lost, and another is empty.
+    pub(crate) fn lose(&self) {
+        let admin = self.admin();
+        let lose = admin.batch_execute("drop schema abide_cluster cascade");
+        self.runtime.block_on(lose).unwrap();
+    }
+
+    pub(crate) fn rebuild(&self) -> Result<Catalogue, RebuildError> {
+        let runs = self.runs();
+        self.runtime.block_on(rebuild(&self.database, &runs))
+    }
+
     pub(crate) fn join(&self, home: Home) -> Result<Member, JoinError> {
         self.join_at(home, 0)
     }
@@ -93,13 +105,14 @@ impl World {
         Member::join(home, self.settings(runs), StoreOptions::small())
     }
 
-    fn runs(&self) -> Store {
+    pub(crate) fn runs(&self) -> Store {
         stored_runs(&self.dir.path().join(RUNS))
     }
 
     fn settings(&self, runs: Store) -> Settings {
         let mut settings = Settings::new(self.database.clone(), runs);
         settings.run_every = Duration::from_millis(100);
+        settings.keep_replaced = Duration::ZERO;
         settings
     }
 }
@@ -125,6 +138,35 @@ pub(crate) fn put(member: &Member, db: &ObjectDb, value: &[u8]) {
     db.kv_put("k", value).unwrap();
     let end = db.commit().unwrap().unwrap();
     until(|| member.store().durable() >= end);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_member_that_is_started_again_has_its_own_shards() {
+    let world = World::start();
+    let first = world.first();
+    until(|| first.shards() == SHARDS as usize);
+    let other = world.join(world.home("other")).unwrap();
+    let db = open(&first);
+    put(&first, &db, b"first");
+    drop(db);
+    let renewals = format!(
+        "select renewals >= 7 from abide_cluster.lease where session = {}",
+        first.session().number
+    );
+    until(|| world.is(&renewals));
+    // As in a crash: it does not leave.
+    drop(first);
+    let again = world.join(world.home("first")).unwrap();
+    until(|| again.shards() == SHARDS as usize);
+    assert_eq!(open(&again).kv_get("k").unwrap().unwrap(), b"first");
+    assert_eq!(other.shards(), 0);
+
+    // One that ends soon after its start leaves them to others.
+    drop(again);
+    let again = world.join(world.home("first")).unwrap();
+    until(|| again.shards() + other.shards() == SHARDS as usize);
+    assert!(other.shards() > 0);
 }
 
 #[test]

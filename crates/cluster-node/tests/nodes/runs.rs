@@ -34,9 +34,9 @@ fn until_archived(world: &World, member: &Member) {
 fn runs(world: &World) -> usize {
     world
         .runtime
-        .block_on(world.database.runs(0))
+        .block_on(world.database.status())
         .unwrap()
-        .len()
+        .runs as usize
 }
 
 /// Puts a value into an object of each shard.
@@ -150,6 +150,58 @@ fn what_follows_a_run_in_the_log_is_read_without_it() {
     assert_eq!(count.all::<i64>().unwrap(), [203]);
 }
 
+/// The files of runs in the object store.
+fn files(world: &World) -> usize {
+    let mut dirs = vec![world.dir.path().join(RUNS)];
+    let mut files = 0;
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|of| of == "run") {
+                files += 1;
+            }
+        }
+    }
+    files
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn runs_are_merged_and_those_that_were_replaced_are_removed() {
+    let world = World::start();
+    let first = world.first();
+    let second = world.join(world.home("second")).unwrap();
+    put_everywhere(&first, b"everywhere");
+    let db = open(&first);
+    let mut value = 0_u32;
+    let mut make_runs = |count: u32| {
+        for _ in 0..count {
+            value += 1;
+            put(&first, &db, &value.to_be_bytes());
+            until_archived(&world, &first);
+        }
+        value
+    };
+    make_runs(20);
+    until(|| runs(&world) < 8);
+    // With later merges, once the other member knows the list.
+    let mut rounds = 0;
+    while files(&world) > 16 {
+        make_runs(1);
+        rounds += 1;
+        assert!(rounds < 100, "{} files", files(&world));
+    }
+    let last = make_runs(1);
+    drop(db);
+    drop(first);
+    until(|| second.shards() == ALL);
+    assert!(is_everywhere(&second, b"everywhere"));
+    let found = open(&second).kv_get("k").unwrap().unwrap();
+    assert_eq!(found, last.to_be_bytes());
+}
+
 #[test]
 #[ignore = "needs PostgreSQL"]
 fn a_shard_is_given_away_although_the_store_of_runs_is_silent() {
@@ -213,26 +265,36 @@ fn a_member_without_changes_makes_no_runs() {
 
 #[test]
 #[ignore = "needs PostgreSQL"]
-fn no_run_goes_into_the_store_of_another_cluster() {
+fn no_member_joins_with_the_object_store_of_another_cluster() {
     let world = World::start();
     let first = world.first();
     put(&first, &open(&first), b"first");
     until_archived(&world, &first);
     drop(first);
     // Another cluster, with the object store of this one.
-    let admin = world.admin();
-    world.runtime.block_on(async {
-        let drop = admin.batch_execute("drop schema abide_cluster cascade");
-        drop.await.unwrap();
-        world.database.init().await.unwrap();
-    });
-    let other = world.join(world.home("other")).unwrap();
-    until(|| other.serves(SHARD));
-    put(&other, &open(&other), b"other");
-    other.store().checkpoint().unwrap();
+    world.lose();
+    world.runtime.block_on(world.database.init()).unwrap();
+    let refused = world.join(world.home("other")).unwrap_err().to_string();
+    assert!(refused.contains("runs of another cluster"), "{refused}");
+    assert!(refused.contains("abide cluster rebuild"), "{refused}");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_member_whose_store_another_cluster_has_taken_makes_no_runs() {
+    let world = World::start();
+    let first = world.first();
+    put(&first, &open(&first), b"first");
+    until_archived(&world, &first);
+    let before = runs(&world);
+    let store = world.runs();
+    let taken = abide_history::take_store(&store, 77);
+    world.runtime.block_on(taken).unwrap();
+    put(&first, &open(&first), b"second");
+    first.store().checkpoint().unwrap();
     until(|| {
-        let why = other.unarchived();
+        let why = first.unarchived();
         why.is_some_and(|why| why.contains("runs of another cluster"))
     });
-    assert_eq!(runs(&world), 0);
+    assert_eq!(runs(&world), before);
 }

@@ -252,7 +252,7 @@ impl Twins {
         };
         let stored = self.rng.bool().then(|| Stored {
             about: "a run".to_owned(),
-            place: format!("{} of {own:?}", run.number),
+            place: format!("{} of {me:?} at {}", run.number, own.lsn.0),
         });
         Statement::Publish { run, stored }
     }

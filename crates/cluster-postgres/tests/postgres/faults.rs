@@ -182,6 +182,7 @@ async fn no_run_is_seen_before_one_that_is_listed_before_it() {
     let server = Server::start().await;
     let (one, other) = (server.begin(1).await, server.begin(2).await);
     open([&one, &other]).await;
+    let reader = server.begin(3).await;
     // The first has its place in the list, and waits for its lane.
     let lock = format!(
         "begin; select from abide_cluster.lane where session = {} for update",
@@ -219,15 +220,15 @@ async fn no_run_is_seen_before_one_that_is_listed_before_it() {
     };
     let release = async {
         until(2).await;
-        assert_eq!(server.database.runs(0).await.unwrap(), []);
+        assert_eq!(server.runs(&reader, 0).await, []);
         server.admin.batch_execute("commit").await.unwrap();
     };
     let (first, second, ()) = tokio::join!(one.say(&first_run), second, release);
     assert_eq!((first, second), (DONE, DONE));
-    let runs = server.database.runs(0).await.unwrap();
-    let places: Vec<&str> = runs.iter().map(|run| &*run.stored.place).collect();
+    let runs = server.runs(&reader, 0).await;
+    let places: Vec<&str> = runs.iter().map(|run| &*run.place).collect();
     assert_eq!(places, ["first", "second"]);
-    assert_eq!(server.database.runs(runs[0].seq).await.unwrap(), runs[1..]);
+    assert_eq!(server.runs(&reader, runs[0].seq).await, runs[1..]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use abide_cluster::{Connection, Ended, Part, Reads, Shard, Stored, Tenancy};
+use abide_cluster::{Connection, Ended, Part, Reads, SessionId, Shard, Stored, Tenancy};
 use abide_cluster_postgres::{Database, Error, Lines};
 use abide_cluster_sim::{
     Node, Record,
@@ -106,11 +106,16 @@ impl World {
         }
     }
 
-    /// The records of these shards in runs, in order.
-    async fn history(&self, shard: impl Fn(Shard) -> bool) -> Result<Vec<Record>, Error> {
-        let runs = self.database.runs(0).await?;
+    /// The records of these shards in runs, in order, for a session.
+    async fn history(
+        &self,
+        me: SessionId,
+        shard: impl Fn(Shard) -> bool,
+    ) -> Result<Vec<Record>, Error> {
+        let runs = self.database.runs(me, 0).await?;
+        let runs = runs.ok_or_else(|| Error::Unavailable("it is fenced".to_owned()))?;
         let store = self.store.lock().unwrap();
-        let records = runs.iter().flat_map(|run| &store[&run.stored.place]);
+        let records = runs.iter().flat_map(|run| &store[&run.place]);
         let own = records.filter(|record| shard(record.tenancy.shard));
         Ok(own.copied().collect())
     }
@@ -191,7 +196,9 @@ async fn adopt(world: Arc<World>, process: Arc<Process>) {
                 let parts: Vec<_> = parts.iter().map(|part| (shard, *part)).collect();
                 left.insert(shard, world.inherited(&parts).await?);
             }
-            let published = world.history(|shard| left.contains_key(&shard)).await?;
+            let me = process.node().session.id();
+            let published = world.history(me, |shard| left.contains_key(&shard));
+            let published = published.await?;
             for record in published {
                 left.entry(record.tenancy.shard).or_default().push(record);
             }
@@ -369,6 +376,8 @@ async fn sessions_on_a_real_server_keep_their_promises() {
 
 /// Waits until all is archived, and checks what clients have seen.
 async fn check(world: &World, server: &Server) {
+    let live = (0..HOSTS).find_map(|host| world.process(host));
+    let me = live.unwrap().node().session.id();
     let is_archived = "select not exists (select from abide_cluster.part) \
         and not exists (select from abide_cluster.lane where archived < lsn) \
         and (select count(*) = 3 from abide_cluster.session) \
@@ -379,7 +388,7 @@ async fn check(world: &World, server: &Server) {
     }
     let history = world.history.lock().unwrap().clone();
     for shard in (0..SHARDS).map(Shard) {
-        let records = world.history(|of| of == shard).await.unwrap();
+        let records = world.history(me, |of| of == shard).await.unwrap();
         let position = |record: &Record| (record.tenancy.generation, record.end);
         assert!(records.is_sorted_by_key(position), "{shard:?}: {records:?}");
         let list: Vec<u64> = records.iter().map(|record| record.value).collect();

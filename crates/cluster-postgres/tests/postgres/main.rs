@@ -6,5 +6,6 @@ mod contract;
 mod faults;
 mod lives;
 mod logs;
+mod merges;
 mod setup;
 mod support;

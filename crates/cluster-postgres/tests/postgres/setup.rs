@@ -40,7 +40,7 @@ async fn tables_are_created_once_although_several_try() {
 #[ignore = "needs PostgreSQL"]
 async fn tables_of_a_newer_release_are_refused() {
     let server = Server::start().await;
-    let newer = "update abide_cluster.version set version = 2";
+    let newer = "update abide_cluster.version set version = 3";
     server.admin.batch_execute(newer).await.unwrap();
     for error in [
         server.database.init().await.unwrap_err(),
@@ -48,10 +48,32 @@ async fn tables_of_a_newer_release_are_refused() {
         server.database.begin(1, 1, 1).await.unwrap_err(),
     ] {
         assert!(
-            matches!(error, Error::Newer { found: 2, known: 1 }),
+            matches!(error, Error::Newer { found: 3, known: 2 }),
             "{error}"
         );
     }
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL"]
+async fn tables_of_version_1_are_upgraded_and_their_sessions_end() {
+    let server = Server::start().await;
+    let own = server.begin(1).await;
+    server.list(&own, 1, "place").await;
+    let as_before = "alter table abide_cluster.run drop first, drop last, drop constraint run_place_key, alter number set not null; drop table abide_cluster.replaced_run; \
+                     alter table abide_cluster.session drop told; alter table abide_cluster.version drop merger, drop catalogue, drop catalogued; \
+                     update abide_cluster.version set version = 1";
+    server.admin.batch_execute(as_before).await.unwrap();
+    let error = server.database.begin(2, 1, 2).await.unwrap_err();
+    assert!(matches!(error, Error::Older { found: 1 }), "{error}");
+    server.database.init().await.unwrap();
+    server.database.init().await.unwrap();
+    let renewed = own.say(&Statement::Renew(1)).await;
+    assert_eq!(renewed, Outcome::Refused);
+    let again = server.database.begin(1, 2, 3).await.unwrap().unwrap();
+    let runs = server.database.runs(again, 0).await.unwrap().unwrap();
+    assert_eq!(runs.len(), 1);
+    assert_eq!((runs[0].first, runs[0].last), (runs[0].seq, runs[0].seq));
 }
 
 #[tokio::test]

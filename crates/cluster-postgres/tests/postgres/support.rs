@@ -2,8 +2,10 @@
 
 use std::pin::pin;
 
-use abide_cluster::{Connection, Lsn, Outcome, SessionId, Shard, Statement, Tenancy};
-use abide_cluster_postgres::{Accept, Database, Lines};
+use abide_cluster::{
+    Answer, Connection, Lsn, Outcome, Run, SessionId, Shard, Statement, Stored, Tenancy,
+};
+use abide_cluster_postgres::{Accept, Database, Lines, Listed};
 use abide_cluster_sim::Record;
 use abide_harness::Postgres;
 use tokio_postgres::{Client, NoTls};
@@ -34,6 +36,27 @@ impl Server {
         let begun = self.database.begin(directory, 1, directory << 64 | 1);
         let session = begun.await.unwrap().unwrap();
         Own::new(&self.database, session)
+    }
+
+    /// The runs that a session is told of, after one.
+    pub(crate) async fn runs(&self, own: &Own, after: u64) -> Vec<Listed> {
+        let told = self.database.runs(own.session, after).await.unwrap();
+        told.unwrap()
+    }
+
+    /// Has a session list a run with no records, at this place. `number` is that of the session's last run, plus one.
+    pub(crate) async fn list(&self, own: &Own, number: u64, place: &str) {
+        let run = Run {
+            number,
+            after: number - 1,
+            parts: Vec::new(),
+            since: Lsn(0),
+            until: Lsn(0),
+            tenancies: Vec::new(),
+        };
+        let stored = Some(stored(place));
+        let published = own.say(&Statement::Publish { run, stored }).await;
+        assert_eq!(published, Outcome::Done(Answer::Committed));
     }
 
     /// Waits for a standby that does not exist, from now on.
@@ -101,6 +124,14 @@ impl Server {
             "select count(*) > 0 from pg_stat_activity where wait_event = '{what}' and query like '%{text}%' and pid <> pg_backend_pid()"
         ))
         .await;
+    }
+}
+
+/// A run at a place.
+pub(crate) fn stored(place: &str) -> Stored {
+    Stored {
+        about: "about".to_owned(),
+        place: place.to_owned(),
     }
 }
 

@@ -37,6 +37,7 @@ impl Membership {
         let place = place.ok_or_else(|| failed("cluster.postgres needs archive.url"))?;
         let mut settings = Settings::new(database, place.copies().clone());
         settings.run_every = config.archive.upload_interval;
+        settings.keep_replaced = config.archive.keep_uploads;
         settings.address = address;
         let home = Home::open(&config.data.dir).map_err(failed)?;
         let member = Member::join(home, settings, options.clone()).map_err(failed)?;

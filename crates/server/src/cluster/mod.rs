@@ -10,6 +10,10 @@ mod membership;
 #[cfg(feature = "cluster")]
 mod place;
 
+#[cfg(feature = "cluster")]
+pub use abide_cluster_node::{RebuildError, rebuild as rebuild_cluster};
+#[cfg(feature = "cluster")]
+pub use abide_cluster_postgres::{OwnedShards, Status as ClusterStatus};
 #[cfg(not(feature = "cluster"))]
 pub(crate) use absent::Membership;
 #[cfg(feature = "cluster")]

@@ -17,25 +17,21 @@
 use super::Archive;
 use super::image::Image;
 use super::index::{KnownAlarm, NO_BASE, Newest};
+use super::merge::{COMPRESSION, RoomCheck};
 use super::plan::retention_millis;
 use super::plan::{Compaction, Room, plan};
 use super::run::RunWriter;
 use super::snapshot;
 use super::stream::{Merged, Stream};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::ident::{Life, Lsn, ObjectKey};
-use crate::limits::{
-    ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, PAGE_BYTES,
-};
+use crate::limits::{ARCHIVE_FULL_AFTER, ARCHIVE_SET_ASIDE_AFTER, PAGE_BYTES};
 use crate::manifest::{ArchiveHole, ArchiveState, RunMeta};
 use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Stronger than at archiving: a merge has more time, and its output lives longer.
-const COMPRESSION: i32 = 3;
 
 /// State that is kept between two passes.
 #[derive(Default)]
@@ -240,59 +236,11 @@ impl Compactor {
         self.archive.create_run(meta, COMPRESSION)
     }
 
-    /// Returns whether an object's class was deleted: its history goes with it.
-    fn was_deleted(&self, key: ObjectKey) -> bool {
-        let manifest = self.archive.shared.catalog.current();
-        manifest.is_deleted(key.namespace)
-    }
-
     fn merge(&self, inputs: &[RunMeta], keep_free: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
-        let readers = inputs.iter().map(|run| self.archive.reader(run));
-        let streams = readers.map(|reader| Stream::run(reader?));
-        let mut merged = Merged::new(streams.collect::<Result<_>>()?);
-        let mut writer = self.output(inputs, level + 1, false)?;
-        let mut room = RoomCheck::new(&self.archive, keep_free);
-        while let Some(key) = merged.key() {
-            if self.was_deleted(key) {
-                merged.skip(key)?;
-                continue;
-            }
-            let newest = merged.newest_index(key);
-            while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
-                room.count(entry.payload.len())?;
-                writer.add(&entry)?;
-                merged.advance()?;
-                if self.archive.is_stopping() {
-                    return Ok(Outcome::Stopped);
-                }
-            }
-            if let Some(newest) = newest {
-                writer.end_object(newest.newest);
-                self.keep_hot_pages(inputs, key, &mut writer)?;
-            }
-        }
-        finish(writer, false)
-    }
-
-    /// Copies the hot pages of the newest input run that maps the object. They are used if that ends with the same commit as the
-    /// merged run.
-    fn keep_hot_pages(
-        &self,
-        inputs: &[RunMeta],
-        key: ObjectKey,
-        writer: &mut RunWriter,
-    ) -> Result<()> {
-        if writer.hot_pages_wanted(key).is_none() {
-            return Ok(());
-        }
-        for run in inputs.iter().rev() {
-            if let Some(map) = self.archive.reader(run)?.page_map(key)? {
-                writer.add_hot_pages(&map);
-                break;
-            }
-        }
-        Ok(())
+        let writer = self.output(inputs, level + 1, false)?;
+        let merged = self.archive.merge(inputs, writer, keep_free)?;
+        merged.map_or(Ok(Outcome::Stopped), |writer| finish(writer, false))
     }
 
     /// Folds runs, whose commits are before `end`.
@@ -303,7 +251,7 @@ impl Compactor {
         let mut room = RoomCheck::new(&self.archive, keep_free);
         let mut image = self.archive.new_image();
         while let Some(key) = merged.key() {
-            if self.was_deleted(key) {
+            if self.archive.was_deleted(key) {
                 merged.skip(key)?;
                 continue;
             }
@@ -432,36 +380,6 @@ impl Compactor {
             self.archive.publish(change)?;
         }
         self.archive.remove_runs(inputs);
-        Ok(())
-    }
-}
-
-/// Keeps a merge or fold from using the last space on the disk.
-struct RoomCheck<'a> {
-    archive: &'a Archive,
-    keep_free: u64,
-    bytes: u64,
-}
-
-impl<'a> RoomCheck<'a> {
-    fn new(archive: &'a Archive, keep_free: u64) -> Self {
-        Self {
-            archive,
-            keep_free,
-            bytes: 0,
-        }
-    }
-
-    fn count(&mut self, bytes: usize) -> Result<()> {
-        self.bytes += bytes as u64;
-        if self.bytes < ARCHIVE_ROOM_CHECK_BYTES {
-            return Ok(());
-        }
-        self.bytes = 0;
-        if self.archive.available() < self.keep_free {
-            let why = "the disk has no space for a second copy of the history being compacted";
-            return Err(Error::new(ErrorKind::NoSpace, why));
-        }
         Ok(())
     }
 }

@@ -86,7 +86,8 @@ impl Gathered {
         self.places.chunk_by(|a, b| a.0 == b.0)
     }
 
-    fn entry(&self, place: usize) -> Result<Entry<'_>> {
+    /// The entry at one of the places.
+    pub(crate) fn entry(&self, place: usize) -> Result<Entry<'_>> {
         let entry = self.bytes.get(place..).and_then(Entry::decode);
         // Encoded above; a length beyond 32 bits is impossible, because records are bounded.
         entry

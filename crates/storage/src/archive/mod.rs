@@ -43,6 +43,7 @@ pub(crate) mod image;
 pub(crate) mod index;
 mod keeping;
 pub(crate) mod lookup;
+pub(crate) mod merge;
 pub(crate) mod newest;
 mod object_file;
 mod page_map;
@@ -74,7 +75,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stream::Stream;
 
 /// The archive's directory in the data directory.
@@ -171,6 +172,8 @@ pub(crate) struct Archive {
     candidates: AtomicU64,
     /// A sweep may find more than the last one.
     sweep_again: AtomicBool,
+    /// Runs that stores share and that could not be merged, and since when.
+    unmerged: Mutex<BTreeMap<u64, Instant>>,
     /// The runs that a store elsewhere has, by their numbers, each with what the store needs to find it.
     copied: Mutex<BTreeMap<u64, String>>,
 }
@@ -194,6 +197,7 @@ impl Archive {
             missing: Mutex::default(),
             candidates: AtomicU64::new(0),
             sweep_again: AtomicBool::new(false),
+            unmerged: Mutex::default(),
             copied: Mutex::default(),
         }
     }
@@ -417,7 +421,7 @@ impl Archive {
     }
 
     /// Bytes that can still be written to the disk.
-    fn available(&self) -> u64 {
+    pub(crate) fn available(&self) -> u64 {
         // If the disk does not report it, writing will tell.
         self.shared.disk.available(&self.dir).unwrap_or(u64::MAX)
     }

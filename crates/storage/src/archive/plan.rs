@@ -1,6 +1,9 @@
 //! Plans compaction: a pure decision from the list of runs and the disk space.
 
-use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE};
+use crate::limits::{
+    ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE,
+    MAX_SHARED_MERGE_BYTES,
+};
 use crate::manifest::{ArchiveState, RunMeta};
 use crate::options::ArchiveOptions;
 use std::ops::Range;
@@ -96,18 +99,42 @@ pub(super) fn plan(
             return Some(Compaction::Drop(bases..half));
         }
     }
-    (0..runs.len()).find_map(|start| {
-        let range = start..start + ARCHIVE_FAN_IN;
-        let window = runs.get(range.clone())?;
-        let (first, last) = (window.first()?, window.last()?);
-        let alike = window.iter().all(|run| {
-            !run.base && run.level == first.level && !state.damaged.contains(&run.number)
-        });
+    let alike = find_alike(state, |window| {
+        let (Some(first), Some(last)) = (window.first(), window.last()) else {
+            return false;
+        };
         let span = last.last_millis.saturating_sub(first.first_millis);
         // Runs that have expired leave together. A merge leaves as much free space as it takes.
         let short = span <= retention / ARCHIVE_SPAN_SHARE || last.last_millis <= horizon;
-        let fits = bytes(window).saturating_mul(2) <= room.available;
-        (alike && short && fits).then_some(Compaction::Merge(range))
+        short && bytes(window).saturating_mul(2) <= room.available
+    });
+    alike.map(Compaction::Merge)
+}
+
+/// Decides on the next merge of runs that stores share, of which history never expires. `is_left_out` says which are not merged now.
+pub(super) fn plan_shared(
+    state: &ArchiveState,
+    available: u64,
+    is_left_out: impl Fn(u64) -> bool,
+) -> Option<Range<usize>> {
+    let most = MAX_SHARED_MERGE_BYTES.min(available / 2);
+    find_alike(state, |window| {
+        let is_readable = window.iter().all(|run| !is_left_out(run.number));
+        is_readable && window.iter().map(|run| run.bytes).sum::<u64>() <= most
+    })
+}
+
+/// The oldest adjacent runs of a level that can be merged, among those that `may` permits.
+fn find_alike(state: &ArchiveState, may: impl Fn(&[RunMeta]) -> bool) -> Option<Range<usize>> {
+    let mut ranges = (0..state.runs.len()).map(|start| start..start + ARCHIVE_FAN_IN);
+    ranges.find(|range| {
+        let Some([first, rest @ ..]) = state.runs.get(range.clone()) else {
+            return false;
+        };
+        let window = &state.runs[range.clone()];
+        let is_mergeable = |run: &RunMeta| !run.base && !state.damaged.contains(&run.number);
+        let are_alike = rest.iter().all(|run| run.level == first.level);
+        are_alike && window.iter().all(is_mergeable) && may(window)
     })
 }
 
@@ -210,6 +237,20 @@ mod tests {
         };
         assert_eq!(plan(&long, &hour, 10 * HOUR), None);
         assert_eq!(plan(&long, &hour, 16 * HOUR), Some(Compaction::Merge(1..9)));
+    }
+
+    #[test]
+    fn shared_runs_are_merged_whatever_their_age_unless_they_are_too_large() {
+        let runs = state(&[(1, 10); 9]);
+        assert_eq!(plan_shared(&runs, u64::MAX, |_| false), Some(0..8));
+        assert_eq!(plan_shared(&runs, 160, |_| false), Some(0..8));
+        assert_eq!(plan_shared(&runs, 159, |_| false), None);
+        let mut runs = state(&[(3, MAX_SHARED_MERGE_BYTES / 7); 8]);
+        assert_eq!(plan_shared(&runs, u64::MAX, |_| false), None);
+        runs.runs.extend(state(&[(0, 10); 8]).runs);
+        assert_eq!(plan_shared(&runs, u64::MAX, |_| false), Some(8..16));
+        let runs = state(&[(1, 10); 20]);
+        assert_eq!(plan_shared(&runs, u64::MAX, |run| run == 5), Some(6..14));
     }
 
     #[test]

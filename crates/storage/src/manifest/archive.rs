@@ -22,6 +22,9 @@ pub(crate) struct ArchiveState {
     /// The runs that are not on the disk, by their numbers, each with what its store needs to find it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) remote: BTreeMap<u64, String>,
+    /// In a store that shares runs, the first and the last place that each has in the list.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) places: BTreeMap<u64, (u64, u64)>,
     /// History before this position has a hole: an object whose newest archived commit is before it gets a snapshot
     /// with its next commit. 0 after a sweep.
     pub(crate) rebase: u64,

@@ -4,13 +4,16 @@ use crate::error::{Error, Result};
 use crate::ident::{Lsn, Shard};
 use crate::log::part::{self, NoPart, PART_VERSION};
 use crate::log::record::{HEADER_BYTES, Header};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 /// A range of another store's log, which several claims can share: it is checked and divided by shard once.
 pub struct EarlierLog {
-    parts: Vec<Arc<[u8]>>,
+    /// Whose records are kept. `None`: of all.
+    wanted: Option<BTreeSet<Shard>>,
+    /// The records of each part that are kept.
+    parts: Vec<Box<[u8]>>,
     range: Option<(Lsn, Lsn)>,
     records: BTreeMap<Shard, Vec<Place>>,
     /// Those of the last part: each has those of the ones before.
@@ -34,20 +37,34 @@ impl EarlierLog {
     /// [`ErrorKind::Refused`](crate::ErrorKind::Refused): a part has another format.
     /// [`ErrorKind::Input`](crate::ErrorKind::Input): a part is missing between others.
     pub fn read(parts: impl IntoIterator<Item = Arc<[u8]>>) -> Result<Self> {
-        let mut log = Self {
-            parts: Vec::new(),
-            range: None,
-            records: BTreeMap::new(),
-            namespaces: Vec::new(),
-        };
+        let mut log = Self::keeping(None);
         for bytes in parts {
-            log.add(bytes)?;
+            log.add(&bytes)?;
         }
         Ok(log)
     }
 
-    fn add(&mut self, bytes: Arc<[u8]>) -> Result<()> {
-        let content = part::decode(&bytes).map_err(|why| match why {
+    /// Nothing yet. Keeps the records of these shards alone: memory is needed for no others.
+    pub fn of(shards: impl IntoIterator<Item = Shard>) -> Self {
+        Self::keeping(Some(shards.into_iter().collect()))
+    }
+
+    fn keeping(wanted: Option<BTreeSet<Shard>>) -> Self {
+        Self {
+            wanted,
+            parts: Vec::new(),
+            range: None,
+            records: BTreeMap::new(),
+            namespaces: Vec::new(),
+        }
+    }
+
+    /// Adds the bytes of the next part.
+    ///
+    /// # Errors
+    /// As [`EarlierLog::read`].
+    pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        let content = part::decode(bytes).map_err(|why| match why {
             NoPart::Damaged => Error::damaged("a part of the log is damaged"),
             NoPart::Other(version) => {
                 Error::unknown_format("a part of the log", version, PART_VERSION)
@@ -57,21 +74,23 @@ impl EarlierLog {
         if content.first != end {
             return Err(gap(end, content.first));
         }
-        let records_at = bytes.len() - content.records.len();
+        let mut kept = Vec::new();
         let mut read = 0;
         while read < content.records.len() {
             let lsn = content.first.advance(read);
             let record = part::record_at(&content.records[read..], lsn);
             let (header, _) =
                 record.ok_or_else(|| Error::damaged(format!("the record at {lsn} is damaged")))?;
-            let place = Place {
-                part: self.parts.len(),
-                at: records_at + read,
-            };
-            self.records
-                .entry(header.key.shard())
-                .or_default()
-                .push(place);
+            let shard = header.key.shard();
+            let is_wanted = self.wanted.as_ref().is_none_or(|of| of.contains(&shard));
+            if is_wanted {
+                let place = Place {
+                    part: self.parts.len(),
+                    at: kept.len(),
+                };
+                kept.extend_from_slice(&content.records[read..][..header.length]);
+                self.records.entry(shard).or_default().push(place);
+            }
             read += header.length;
         }
         if !content.namespaces.starts_with(&self.namespaces) {
@@ -82,7 +101,7 @@ impl EarlierLog {
         }
         self.range = Some((first, content.end));
         self.namespaces = content.namespaces;
-        self.parts.push(bytes);
+        self.parts.push(kept.into());
         Ok(())
     }
 

@@ -13,12 +13,14 @@
 mod claims;
 mod earlier_log;
 mod inherited;
+mod merging;
 mod namespaces;
 mod runs;
 
 pub use claims::{Claims, ShardClaim};
 pub use earlier_log::EarlierLog;
 pub use inherited::Inherited;
+pub use merging::MergedRun;
 pub use runs::{SharedRun, WrittenRun};
 
 use crate::alarm_entry::{AlarmChange, AlarmEntry};

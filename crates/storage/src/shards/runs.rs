@@ -4,19 +4,25 @@
 //! records. So the order of the list is the order of each object's commits, by all of its owners. A record has the generation of its
 //! tenure, and its position in the log in which it was.
 //!
-//! The runs have the only states of objects that no log has: nothing of them is merged or given up here.
+//! An object whose history has outgrown it gets a snapshot of its state with the next run, as in the archive of a store that is alone.
+//! Adjacent runs are [merged](super::merging). The runs have the only states of objects that no log has: nothing of them is given up.
 
 use super::Inherited;
 use crate::alarm_entry::AlarmEntry;
 use crate::archive::archiver::COMPRESSION;
+use crate::archive::entry::Head;
 use crate::archive::gathered::Gathered;
+use crate::archive::image::Image;
 use crate::archive::index::{IndexEntry, KnownAlarm};
 use crate::archive::lookup::Lookup;
+use crate::archive::run::RunWriter;
+use crate::archive::snapshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Generation, Life, Lsn, ObjectKey, Position, Shard};
-use crate::manifest::{MOST_PLACES, RunMeta};
+use crate::manifest::{ArchiveState, MOST_PLACES, RunMeta};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -38,6 +44,11 @@ pub struct SharedRun {
     pub about: String,
     /// Where it is, for [`RemoteRuns::open`](crate::RemoteRuns::open).
     pub place: String,
+    /// Its place in the list, at most 2⁶².
+    pub first: u64,
+    /// The same, or the last one of the places that it has: a run that was merged from others has their places, and they are not listed
+    /// any more.
+    pub last: u64,
 }
 
 /// What a store says of a run that it has written.
@@ -98,11 +109,7 @@ impl Engine {
         tenures: &[(Shard, Inherited)],
     ) -> Result<Option<WrittenRun>> {
         self.must_have_shared_runs("write a run")?;
-        if number > MOST_PLACES {
-            return Err(Error::input(format!(
-                "{number} is no number of a run: it is at most {MOST_PLACES}"
-            )));
-        }
+        must_be_number(number)?;
         let mut records = Records::default();
         for (shard, tenure) in tenures {
             self.learn_namespaces(tenure.log.namespaces())?;
@@ -117,16 +124,17 @@ impl Engine {
         let mut writer = self.archive.create_run(meta, COMPRESSION)?;
         let mut older = Lookup::new(&self.archive);
         for places in gathered.objects() {
+            let before = Cell::new(None);
             let left = gathered.write_object(
                 places,
                 Lsn::ZERO,
                 |key| {
-                    let newest = older.newest(key);
+                    before.set(older.newest(key));
                     older.must_have_read_all()?;
-                    Ok(newest)
+                    Ok(before.get())
                 },
                 |head, _| Err(replaced(head.key)),
-                |_, _| Ok(false),
+                |last, writer| self.add_snapshot(before.get(), &gathered, places, last, writer),
                 &mut writer,
             )?;
             if !left.is_complete {
@@ -134,15 +142,66 @@ impl Engine {
                 return Err(key.map_or_else(|| Error::damaged("an empty object"), gap));
             }
         }
+        self.finish_shared_run(writer).map(Some)
+    }
+
+    /// Ends a run, and describes it.
+    pub(super) fn finish_shared_run(&self, writer: RunWriter) -> Result<WrittenRun> {
         let description = Description {
             meta: writer.finish()?,
             namespaces: self.shared.catalog.current().namespaces.clone(),
         };
-        Ok(Some(WrittenRun {
-            path: self.archive.dir().join(RunMeta::file_name(number)),
+        let file = RunMeta::file_name(description.meta.number);
+        Ok(WrittenRun {
+            path: self.archive.dir().join(file),
             about: serde_json::to_string(&description)
                 .map_err(|error| Error::io("describing a run", &error.into()))?,
-        }))
+        })
+    }
+
+    /// Adds an object's state after its last entry. Returns false if the state before its first cannot be had now: a later run adds one.
+    fn add_snapshot(
+        &self,
+        before: Option<IndexEntry>,
+        gathered: &Gathered,
+        places: &[(ObjectKey, usize)],
+        last: &Head,
+        writer: &mut RunWriter,
+    ) -> Result<bool> {
+        let image = match self.image_after(before, gathered, places) {
+            Ok(image) => {
+                image.filter(|image| image.at().is_some_and(|at| at.commit == last.commit))
+            }
+            Err(error) => {
+                tracing::warn!(object = %last.key, %error, "a run has no snapshot of an object, whose history is read slowly until one has");
+                None
+            }
+        };
+        let Some(image) = image else {
+            return Ok(false);
+        };
+        snapshot::add(writer, *last, |page_no| image.page(page_no))?;
+        Ok(true)
+    }
+
+    /// The state of an object that the runs leave, as of its newest entry there, after further entries. `None` if they do not have it whole.
+    fn image_after(
+        &self,
+        newest: Option<IndexEntry>,
+        gathered: &Gathered,
+        places: &[(ObjectKey, usize)],
+    ) -> Result<Option<Image>> {
+        let image = match newest.filter(|of| of.newest.pages > 0) {
+            Some(newest) => self.archive.newest_image(&newest)?,
+            None => Some(self.archive.new_image()),
+        };
+        let Some(mut image) = image else {
+            return Ok(None);
+        };
+        for (_, place) in places {
+            image.apply(&gathered.entry(*place)?)?;
+        }
+        Ok(Some(image))
     }
 
     /// See [`crate::Store::list_runs`].
@@ -157,13 +216,12 @@ impl Engine {
         for description in &described {
             self.learn_namespaces(&description.namespaces)?;
         }
+        for run in runs {
+            must_be_number(run.last)?;
+        }
         self.archive.publish(|state| {
             for (Description { meta, .. }, run) in described.into_iter().zip(runs) {
-                let place = run.place.clone();
-                // It may be listed, if an earlier call has failed.
-                if state.remote.insert(meta.number, place).is_none() {
-                    state.runs.push(meta);
-                }
+                list(state, meta, run);
             }
         })
     }
@@ -201,7 +259,7 @@ impl Engine {
         Ok(alarms)
     }
 
-    fn must_have_shared_runs(&self, to: &str) -> Result<()> {
+    pub(super) fn must_have_shared_runs(&self, to: &str) -> Result<()> {
         self.must_share(to)?;
         if self.shared.options.has_shared_runs() {
             return Ok(());
@@ -210,6 +268,38 @@ impl Engine {
             "cannot {to} of a store without shared runs: open it with StoreOptions::remote_runs"
         )))
     }
+}
+
+/// Lists a run in place of those that it has replaced, unless an earlier call has listed it or what replaces it.
+fn list(state: &mut ArchiveState, meta: RunMeta, run: &SharedRun) {
+    let is_within =
+        |inner: &(u64, u64), outer: &(u64, u64)| outer.0 <= inner.0 && inner.1 <= outer.1;
+    let own = (run.first, run.last);
+    if state.places.values().any(|other| is_within(&own, other)) {
+        return;
+    }
+    // A run that was listed before the database lost it can be listed again, elsewhere.
+    let is_replaced =
+        |number: &u64, other: &mut (u64, u64)| is_within(other, &own) || *number == meta.number;
+    let replaced = state.places.extract_if(.., is_replaced);
+    let replaced: BTreeSet<u64> = replaced.map(|(number, _)| number).collect();
+    state.runs.retain(|run| !replaced.contains(&run.number));
+    state.remote.retain(|number, _| !replaced.contains(number));
+    state.damaged.retain(|number| !replaced.contains(number));
+    let place_of = |run: &RunMeta| state.places.get(&run.number).copied();
+    let at = state.runs.partition_point(|run| place_of(run) < Some(own));
+    state.places.insert(meta.number, own);
+    state.remote.insert(meta.number, run.place.clone());
+    state.runs.insert(at, meta);
+}
+
+pub(super) fn must_be_number(number: u64) -> Result<()> {
+    if number <= MOST_PLACES {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "{number} is no number of a run, nor of a place: it is at most {MOST_PLACES}"
+    )))
 }
 
 /// The error for commits that are nowhere.

@@ -3,9 +3,10 @@
 
 use super::world::{Node, SHARDS, SharedRuns, id};
 use abide_storage::{
-    AlarmRow, ErrorKind, Inherited, Lsn, ObjectDb, ObjectKey, SharedRun, SplitMix64,
+    AlarmRow, Disk, ErrorKind, Inherited, Lsn, ObjectDb, ObjectKey, SharedRun, SplitMix64,
 };
 use std::collections::BTreeMap;
+use std::path::Path;
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 120;
@@ -45,10 +46,12 @@ struct World {
     commits: BTreeMap<Name, Vec<Commit>>,
     /// The store of runs, if there is one.
     runs: Option<SharedRuns>,
-    /// All runs that are listed. A process lists those that it lacks before it claims or writes one.
-    listed: Vec<SharedRun>,
-    /// How many each process lists.
-    known: BTreeMap<usize, usize>,
+    /// All runs that are listed, with the order in which they were. A process lists those that it lacks before it claims or writes one.
+    listed: Vec<(u64, SharedRun)>,
+    made: u64,
+    merges: u64,
+    /// How many each process has been told of.
+    known: BTreeMap<usize, u64>,
 }
 
 impl World {
@@ -60,6 +63,8 @@ impl World {
             commits: BTreeMap::new(),
             runs,
             listed: Vec::new(),
+            made: 0,
+            merges: 0,
             known: BTreeMap::new(),
         };
         for _ in 0..NODES {
@@ -84,9 +89,42 @@ impl World {
             return;
         }
         let known = self.known.entry(process).or_default();
-        let store = self.processes[process].store();
-        store.list_runs(&self.listed[*known..]).unwrap();
-        *known = self.listed.len();
+        let new = self.listed.iter().filter(|(order, _)| order > known);
+        let new: Vec<_> = new.map(|(_, run)| run.clone()).collect();
+        self.processes[process].store().list_runs(&new).unwrap();
+        *known = self.made;
+    }
+
+    fn add_to_list(&mut self, run: SharedRun) {
+        self.made += 1;
+        self.listed.push((self.made, run));
+        self.listed.sort_by_key(|(_, run)| run.first);
+    }
+
+    /// A process merges runs. Those that it replaces are removed once all processes have been told.
+    fn merge(&mut self) {
+        let process = self.any_alive();
+        let Some(runs) = self.runs.clone() else {
+            return;
+        };
+        self.list(process);
+        let Some(merged) = self.processes[process].merge_runs(&runs) else {
+            return;
+        };
+        let is_replaced = |run: &SharedRun| merged.first <= run.first && run.last <= merged.last;
+        let replaced = self.listed.extract_if(.., |(_, run)| is_replaced(run));
+        let replaced: Vec<_> = replaced.map(|(_, run)| run.place).collect();
+        assert!(replaced.len() > 1);
+        self.add_to_list(merged);
+        for process in 0..self.processes.len() {
+            if self.processes[process].store.is_some() {
+                self.list(process);
+            }
+        }
+        for place in replaced {
+            runs.disk.remove(Path::new(&place)).unwrap();
+        }
+        self.merges += 1;
     }
 
     /// A process writes a run with everything that its shards have in logs, up to its checkpoint, and lists it. If it is not
@@ -117,7 +155,7 @@ impl World {
         let Some(run) = run.filter(|_| !is_refused) else {
             return;
         };
-        self.listed.push(run);
+        self.add_to_list(run);
         for of_shard in self.shards.values_mut() {
             if of_shard.last().unwrap().process == process {
                 for tenure in of_shard {
@@ -276,7 +314,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        let kinds = if self.runs.is_some() { 24 } else { 20 };
+        let kinds = if self.runs.is_some() { 32 } else { 20 };
         match self.below(kinds) {
             0..10 => self.write(),
             10..14 => {
@@ -289,7 +327,8 @@ impl World {
             }
             16..19 => self.move_shard(),
             19 => self.kill(),
-            _ => self.archive(),
+            20..30 => self.archive(),
+            _ => self.merge(),
         }
     }
 }
@@ -321,10 +360,14 @@ fn s27_each_owner_finds_what_the_ones_before_have_shipped() {
 
 #[test]
 fn s27_each_owner_finds_what_is_in_runs_and_after_them_in_logs() {
-    let mut runs = 0;
+    let (mut runs, mut merges) = (0, 0);
     for seed in 0..SEEDS {
         let world = live(World::new(seed, Some(SharedRuns::default())));
-        runs += world.listed.len();
+        runs += world.made;
+        merges += world.merges;
     }
-    assert!(runs > SEEDS as usize, "{runs} runs");
+    assert!(
+        runs > SEEDS && merges > SEEDS / 4,
+        "{runs} runs, {merges} merges"
+    );
 }

@@ -4,7 +4,7 @@ use super::world::{Node, SHARDS, SharedRuns, id};
 use crate::common::DIR;
 use abide_storage::{
     AlarmRow, Disk, DiskFile, ErrorKind, Inherited, Lsn, NODE_FILE, ObjectKey, OpenMode,
-    RemoteRuns, SharedRun, SimDisk, Store, StoreOptions,
+    RemoteRuns, SharedRun, SimDisk, SplitMix64, Store, StoreOptions,
 };
 use std::io;
 use std::path::Path;
@@ -75,7 +75,7 @@ fn an_owner_finds_objects_in_runs_and_what_follows_in_logs() {
     let runs = SharedRuns::default();
     let (run, parts) = left_behind(&runs);
     let mut heir = Node::start_with_runs(&runs);
-    heir.store().list_runs(&[run]).unwrap();
+    heir.store().list_runs(std::slice::from_ref(&run)).unwrap();
     let since = heir.claim(SHARD, 2, parts.clone()).unwrap();
     let store = heir.store();
     let due = |object| {
@@ -104,8 +104,7 @@ fn an_owner_finds_objects_in_runs_and_what_follows_in_logs() {
     tenures.push((SHARD, heir.inherited(2, since, until)));
     let second = heir.write_run(&runs, &tenures).unwrap();
     let third = Node::start_with_runs(&runs);
-    let (first, _) = left_behind(&runs);
-    third.store().list_runs(&[first, second]).unwrap();
+    third.store().list_runs(&[run, second]).unwrap();
     third.claim(SHARD, 3, Vec::new()).unwrap();
     assert_eq!(get(&third, 1).unwrap(), [1; 9_000]);
     assert_eq!(get(&third, 2).unwrap(), b"changed");
@@ -279,6 +278,8 @@ fn a_run_that_would_leave_a_gap_is_not_written() {
     let unknown = SharedRun {
         about: "{}".to_owned(),
         place: "nowhere".to_owned(),
+        first: 1,
+        last: 1,
     };
     let error = heir.store().list_runs(&[unknown]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
@@ -355,4 +356,127 @@ fn a_directory_that_was_used_is_refused_as_such() {
 
 fn shard() -> abide_storage::Shard {
     super::world::shard(SHARD)
+}
+
+fn random_bytes(seed: u8) -> Vec<u8> {
+    let mut random = SplitMix64::new(seed.into());
+    (0..300_000).map(|_| random.draw() as u8).collect()
+}
+
+/// A node makes runs of its own records until there are this many, each with a change of an object and of its alarm.
+fn make_runs(node: &mut Node, runs: &SharedRuns, count: u8) -> Vec<SharedRun> {
+    let mut since = node.claim(SHARD, 1, Vec::new()).unwrap();
+    let mut made = Vec::new();
+    for round in 1..=count {
+        put(node, 1, &random_bytes(round));
+        put(node, round + 1, &[round; 100]);
+        let db = node.open(CLASS, id(SHARD, 1)).unwrap();
+        db.set_alarm(Some(&AlarmRow::at(i64::from(round)))).unwrap();
+        db.commit().unwrap();
+        drop(db);
+        node.ship();
+        node.store().checkpoint().unwrap();
+        let (run, until) = archive(node, runs, 1, since);
+        since = until;
+        made.push(run);
+    }
+    made
+}
+
+#[test]
+fn merged_runs_take_the_places_of_those_that_they_replace() {
+    let runs = SharedRuns::default();
+    let mut node = Node::start_with_runs(&runs);
+    let made = make_runs(&mut node, &runs, 9);
+    assert!(node.store().has_runs_to_merge());
+    let merged = node.merge_runs(&runs).unwrap();
+    assert_eq!((merged.first, merged.last), (made[0].first, made[7].last));
+    let places = [&made[..], std::slice::from_ref(&merged)].concat();
+    let orders: [&[usize]; 4] = [
+        &[9, 8],
+        &[0, 1, 2, 9, 8],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+        &[9, 0, 8, 9],
+    ];
+    for order in orders {
+        let heir = Node::start_with_runs(&runs);
+        for at in order {
+            heir.store()
+                .list_runs(std::slice::from_ref(&places[*at]))
+                .unwrap();
+        }
+        heir.claim(SHARD, 2, Vec::new()).unwrap();
+        assert!(!heir.store().has_runs_to_merge());
+        let due = heir.store().alarms().get(key(&heir, 1));
+        assert_eq!(due.map(|entry| entry.due), Some(9), "{order:?}");
+        for object in 2..=10 {
+            assert_eq!(get(&heir, object).unwrap(), [object - 1; 100], "{order:?}");
+        }
+        assert_eq!(get(&heir, 1).unwrap(), random_bytes(9), "{order:?}");
+    }
+    // What was replaced is not read any more.
+    for run in &made[..8] {
+        runs.disk.remove(Path::new(&run.place)).unwrap();
+    }
+    node.store().list_runs(&[merged]).unwrap();
+    assert!(!node.store().has_runs_to_merge());
+    assert_eq!(node.merge_runs(&runs), None);
+}
+
+#[test]
+fn an_object_with_a_long_history_is_read_from_its_last_snapshot() {
+    let runs = SharedRuns::default();
+    let mut node = Node::start_with_runs(&runs);
+    let made = make_runs(&mut node, &runs, 6);
+    let heir = Node::start_with_runs(&runs);
+    heir.store().list_runs(&made).unwrap();
+    heir.claim(SHARD, 2, Vec::new()).unwrap();
+    // Each run has changed about all pages of the object. What the first runs have of it is not read.
+    let damage = |run: &SharedRun| damage(&runs, run);
+    made[..4].iter().for_each(damage);
+    assert_eq!(get(&heir, 1).unwrap(), random_bytes(6));
+    let other = Node::start_with_runs(&runs);
+    other.store().list_runs(&made).unwrap();
+    other.claim(SHARD, 2, Vec::new()).unwrap();
+    made[4..].iter().for_each(damage);
+    let error = other.open(CLASS, id(SHARD, 1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+}
+
+/// Damages what a run has of its first object.
+fn damage(runs: &SharedRuns, run: &SharedRun) {
+    let path = Path::new(&run.place);
+    let file = runs.disk.open(path, OpenMode::Existing).unwrap();
+    file.write_at(&[0; 4_096], 4_096).unwrap();
+}
+
+#[test]
+fn a_run_is_written_although_older_ones_are_too_damaged_for_a_snapshot() {
+    let runs = SharedRuns::default();
+    let mut node = Node::start_with_runs(&runs);
+    let mut since = node.claim(SHARD, 1, Vec::new()).unwrap();
+    for round in 1..4 {
+        put(&mut node, 1, &random_bytes(round));
+        node.store().checkpoint().unwrap();
+        let (run, until) = archive(&node, &runs, 1, since);
+        since = until;
+        damage(&runs, &run);
+    }
+}
+
+#[test]
+fn runs_are_merged_around_those_that_cannot_be_read() {
+    let runs = SharedRuns::default();
+    let mut node = Node::start_with_runs(&runs);
+    let made = make_runs(&mut node, &runs, 17);
+    damage(&runs, &made[3]);
+    let error = node.store().merge_runs(100).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    let file = Path::new(DIR).join(format!("archive/{:016x}.run", 100));
+    assert!(node.disk.open(&file, OpenMode::Existing).is_err());
+    let merged = node.merge_runs(&runs).unwrap();
+    assert_eq!((merged.first, merged.last), (made[8].first, made[15].last));
+    node.store().list_runs(&[merged]).unwrap();
+    assert!(!node.store().has_runs_to_merge());
+    assert_eq!(get(&node, 1).unwrap(), random_bytes(17));
 }

@@ -4,8 +4,9 @@ use crate::common::DIR;
 use abide_storage::{
     ArchiveOptions, Disk, DiskFile, EarlierLog, Inherited, Lsn, ObjectDb, ObjectKey, OpenMode,
     RemoteRuns, Result, Shard, ShardClaim, SharedNamespaces, SharedRun, SimDisk, Store,
-    StoreOptions,
+    StoreOptions, WrittenRun,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -160,19 +161,17 @@ impl Node {
             .iter()
             .map(|(number, of)| (shard(*number), of.clone()))
             .collect();
-        let mut number = runs.next.lock().unwrap();
-        *number += 1;
-        let written = self.store().write_run(*number, &tenures).unwrap()?;
-        let place = format!("{DIR}/run {number}");
-        let file = self.disk.open(&written.path, OpenMode::Existing).unwrap();
-        let mut bytes = vec![0; file.len().unwrap() as usize];
-        file.read_at(&mut bytes, 0).unwrap();
-        self.disk.remove(&written.path).unwrap();
-        runs.disk.create_dir_all(Path::new(DIR)).unwrap();
-        let copy = runs.disk.open(Path::new(&place), OpenMode::Create).unwrap();
-        copy.write_at(&bytes, 0).unwrap();
-        let about = written.about;
-        Some(SharedRun { about, place })
+        let number = runs.next_number();
+        let written = self.store().write_run(number, &tenures).unwrap()?;
+        Some(runs.take(&self.disk, written, number, (number, number)))
+    }
+
+    /// Merges runs that the node lists, and puts the result into the store of runs, in their places.
+    pub(super) fn merge_runs(&self, runs: &SharedRuns) -> Option<SharedRun> {
+        let number = runs.next_number();
+        let merged = self.store().merge_runs(number).unwrap()?;
+        let places = runs.places_of(&merged.replaces);
+        Some(runs.take(&self.disk, merged.run, number, places))
     }
 
     /// Gives a shard up: no record of it is after the returned position.
@@ -190,6 +189,49 @@ impl Node {
 pub(super) struct SharedRuns {
     pub(super) disk: SimDisk,
     next: Arc<Mutex<u64>>,
+    /// The first and the last place of each in the list.
+    places: Arc<Mutex<BTreeMap<String, (u64, u64)>>>,
+}
+
+impl SharedRuns {
+    fn next_number(&self) -> u64 {
+        let mut number = self.next.lock().unwrap();
+        *number += 1;
+        *number
+    }
+
+    fn places_of(&self, runs: &[String]) -> (u64, u64) {
+        let places = self.places.lock().unwrap();
+        let of = || runs.iter().map(|run| places[run]);
+        let first = of().map(|(first, _)| first).min().unwrap();
+        (first, of().map(|(_, last)| last).max().unwrap())
+    }
+
+    /// Moves a run from the disk of its node.
+    fn take(
+        &self,
+        disk: &SimDisk,
+        written: WrittenRun,
+        number: u64,
+        (first, last): (u64, u64),
+    ) -> SharedRun {
+        let place = format!("{DIR}/run {number}");
+        let file = disk.open(&written.path, OpenMode::Existing).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        disk.remove(&written.path).unwrap();
+        self.disk.create_dir_all(Path::new(DIR)).unwrap();
+        let copy = self.disk.open(Path::new(&place), OpenMode::Create).unwrap();
+        copy.write_at(&bytes, 0).unwrap();
+        let mut places = self.places.lock().unwrap();
+        places.insert(place.clone(), (first, last));
+        SharedRun {
+            about: written.about,
+            place,
+            first,
+            last,
+        }
+    }
 }
 
 impl RemoteRuns for SharedRuns {
