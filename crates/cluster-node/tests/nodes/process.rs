@@ -48,6 +48,7 @@ fn a_process() {
         let runs = stored_runs(&PathBuf::from(env::var(RUNS).unwrap()));
         let mut settings = Settings::new(database, runs);
         settings.run_every = Duration::from_millis(500);
+        settings.keep_replaced = Duration::ZERO;
         Member::join(home, settings, options)
     });
     let member = joined.unwrap_or_else(|error| {
