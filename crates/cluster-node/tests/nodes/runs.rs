@@ -228,12 +228,17 @@ fn a_shard_is_given_away_although_the_store_of_runs_is_silent() {
     let old = join("old");
     until(|| old.serves(SHARD));
     let new = join("new");
+    // Those of members that looked whose store it is when they joined.
+    silent.set_nonblocking(true).unwrap();
+    while silent.accept().is_ok() {}
+    silent.set_nonblocking(false).unwrap();
     let db = open(&old);
     put(&old, &db, b"first");
     drop(db);
     old.store().checkpoint().unwrap();
-    // The run is being sent.
     let (_connection, _) = silent.accept().unwrap();
+    // Meanwhile a run has begun, which waits for the store, too.
+    sleep(Duration::from_millis(500));
     let begun = Instant::now();
     assert!(old.give(SHARD, new.session()));
     until(|| new.serves(SHARD));
