@@ -18,18 +18,12 @@ use crate::{
     logs::Logs,
     member::storage_shard,
     runs::{Runs, Written, must_be_own_store, new_number, upload},
-    shared::{EndOnPanic, Shared, blocking},
+    shared::{Shared, blocking, until_ended},
 };
 
 /// Makes runs until the member ends. For a separate thread, so that renewals of the lease do not wait for it.
 pub(crate) fn run(shared: &Arc<Shared>, runtime: &Runtime) {
-    let _guard = EndOnPanic(shared);
-    runtime.block_on(async {
-        select! {
-            () = make_all(shared) => {}
-            _ = shared.until_ended() => {}
-        }
-    });
+    until_ended(shared, runtime, make_all(shared));
 }
 
 async fn make_all(shared: &Arc<Shared>) {

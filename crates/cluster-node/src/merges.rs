@@ -15,18 +15,12 @@ use crate::{
     catalogue,
     limits::{MAX_MERGE_PAUSE, MAX_RETRY_PAUSE, REMOVE_EVERY, RETRY_EVERY},
     runs::{Runs, Written, must_be_own_store, new_number, upload},
-    shared::{EndOnPanic, Shared, blocking},
+    shared::{Shared, blocking, until_ended},
 };
 
 /// Keeps the list until the member ends. For a separate thread: a merge can take minutes.
 pub(crate) fn run(shared: &Arc<Shared>, runtime: &Runtime) {
-    let _guard = EndOnPanic(shared);
-    runtime.block_on(async {
-        select! {
-            () = keep(shared) => {}
-            _ = shared.until_ended() => {}
-        }
-    });
+    until_ended(shared, runtime, keep(shared));
 }
 
 async fn keep(shared: &Arc<Shared>) {

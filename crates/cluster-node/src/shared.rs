@@ -13,6 +13,8 @@ use abide_cluster::{
 use abide_cluster_postgres::{Database, Lines};
 use abide_storage::Store;
 use tokio::{
+    runtime::Runtime,
+    select,
     sync::{Notify, watch},
     task::spawn_blocking,
 };
@@ -231,6 +233,17 @@ impl Drop for EndOnPanic<'_> {
             self.0.end(End::Panicked);
         }
     }
+}
+
+/// Runs a thread of the member until that ends. If the work panics, the member ends.
+pub(crate) fn until_ended(shared: &Shared, runtime: &Runtime, work: impl Future<Output = ()>) {
+    let _guard = EndOnPanic(shared);
+    runtime.block_on(async {
+        select! {
+            () = work => {}
+            _ = shared.until_ended() => {}
+        }
+    });
 }
 
 /// Runs what blocks. If it panics, the member ends.

@@ -363,7 +363,7 @@ fn random_bytes(seed: u8) -> Vec<u8> {
     (0..300_000).map(|_| random.draw() as u8).collect()
 }
 
-/// A node makes runs of its own records until there are this many, each with a change of an object and of its alarm.
+/// A node makes this many runs of what it has logged, each with a change of an object and of its alarm.
 fn make_runs(node: &mut Node, runs: &SharedRuns, count: u8) -> Vec<SharedRun> {
     let mut since = node.claim(SHARD, 1, Vec::new()).unwrap();
     let mut made = Vec::new();
