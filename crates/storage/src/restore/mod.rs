@@ -47,8 +47,10 @@ impl Engine {
             present => present?,
         };
         let image = self.image_at(key, to)?;
-        // Nothing can be archived of an object that does not exist.
-        if undo.commit != CommitNo(0) && self.archive.image(key, &undo).is_none() {
+        // Nothing can be archived of an object that does not exist. Where stores share runs, the next one has all commits of the log, and
+        // continues those that all list.
+        let may_lack = undo.commit != CommitNo(0) && !self.shared.options.has_shared_runs();
+        if may_lack && self.archive.image(key, &undo).is_none() {
             // The archive was off, or had to drop history: without this the restore could not be undone.
             self.checkpoint()?;
             let _paused = self.checkpointer.pause()?;

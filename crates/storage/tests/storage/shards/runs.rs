@@ -480,3 +480,21 @@ fn runs_are_merged_around_those_that_cannot_be_read() {
     assert!(!node.store().has_runs_to_merge());
     assert_eq!(get(&node, 1).unwrap(), random_bytes(17));
 }
+
+#[test]
+fn a_restore_is_in_the_next_run_and_can_be_undone() {
+    let runs = SharedRuns::default();
+    let mut node = Node::start_with_runs(&runs);
+    make_runs(&mut node, &runs, 3);
+    let since = node.store().checkpointed();
+    let earlier = node.store().bookmark(key(&node, 1)).unwrap();
+    put(&mut node, 1, b"later");
+    let undo = node.store().restore(key(&node, 1), &earlier).unwrap();
+    node.ship();
+    assert_eq!(get(&node, 1).unwrap(), random_bytes(3));
+    node.store().checkpoint().unwrap();
+    archive(&node, &runs, 1, since);
+    node.store().restore(key(&node, 1), &undo).unwrap();
+    node.ship();
+    assert_eq!(get(&node, 1).unwrap(), b"later");
+}
