@@ -18,8 +18,8 @@ pub const MAX_EVERY_SECONDS: u64 = 10 * 366 * 24 * 3_600;
 /// The latest time, in milliseconds since 1970: the end of the year 9999, as for alarms.
 pub const MAX_TIME: i64 = abide::limits::schedule::MAX_TIME;
 
-/// Runs of one request that may wait for their delivery. While its receiver is down for longer, further runs are skipped, and
-/// counted.
+/// Runs of one request that may wait for their delivery, beside those that are being sent. While its receiver is down for longer, further
+/// runs are skipped, and counted.
 pub const MAX_OPEN_RUNS: i64 = 100;
 
 /// Failed runs that a repeated request keeps; older ones are dropped.

@@ -19,7 +19,7 @@ use abide_storage::{
 use super::life::{Life, write_file};
 use crate::common::{DIR, flush, key, open, read_file, threaded};
 
-/// A copy of what the archive has now.
+/// A copy of what the archive has now. `None` if a merge replaces a run meanwhile.
 fn copy_now(store: &Store, disk: &SimDisk) -> Option<(Vec<u8>, SimDisk)> {
     let copy = store.history_copy()?;
     let copied = SimDisk::new();
@@ -27,7 +27,10 @@ fn copy_now(store: &Store, disk: &SimDisk) -> Option<(Vec<u8>, SimDisk)> {
         .create_dir_all(&Path::new(DIR).join("archive"))
         .unwrap();
     for run in &copy.runs {
-        write_file(&copied, &run.path, &read_file(disk, &run.path));
+        let file = disk.open(&run.path, OpenMode::Existing).ok()?;
+        let mut bytes = vec![0; run.bytes as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        write_file(&copied, &run.path, &bytes);
     }
     Some((copy.manifest, copied))
 }
