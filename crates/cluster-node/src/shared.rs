@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -52,6 +55,7 @@ pub(crate) struct Shared {
     /// Where runs are.
     pub(crate) object_store: abide_history::Store,
     pub(crate) runs: Runs,
+    is_ending: AtomicBool,
     end: watch::Sender<Option<End>>,
     /// When the session's lease ends, in milliseconds by [`now`](crate::now). 0 if it has none, leaves, or has ended.
     leased_until: watch::Sender<u64>,
@@ -97,6 +101,7 @@ impl Shared {
             store,
             database,
             reads,
+            is_ending: AtomicBool::new(false),
             end: watch::Sender::new(None),
             leased_until: watch::Sender::new(0),
             view: watch::Sender::new(View::default()),
@@ -129,22 +134,19 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the member: nothing is acknowledged any more. The first end counts.
+    /// Ends the member: nothing is acknowledged any more. The first end counts. It is known once the store has failed.
     pub(crate) fn end(&self, end: End) {
-        let (why, has_left) = (end.to_string(), end == End::Left);
-        let is_first = self.end.send_if_modified(|known| {
-            let is_first = known.is_none();
-            known.get_or_insert(end);
-            is_first
-        });
-        if is_first {
-            self.leased_until.send_replace(0);
-            if has_left {
-                self.store.retire(&why);
-            } else {
-                self.store.fail(&why);
-            }
+        if self.is_ending.swap(true, Ordering::AcqRel) {
+            return;
         }
+        self.leased_until.send_replace(0);
+        let why = end.to_string();
+        if end == End::Left {
+            self.store.retire(&why);
+        } else {
+            self.store.fail(&why);
+        }
+        self.end.send_replace(Some(end));
     }
 
     /// Begins to leave: nothing is answered, and nothing more is adopted.
@@ -208,8 +210,8 @@ impl Shared {
         let until = session.leased_until();
         let until = until.map_or(0, |until| until.as_millis() as u64);
         self.leased_until.send_if_modified(|known| {
-            // Under the lock of `leased_until`, which the end takes after it is known.
-            let is_over = self.ended().is_some();
+            // Under the lock of `leased_until`, which the end takes after this.
+            let is_over = self.is_ending.load(Ordering::Acquire);
             let is_new = !is_over && *known != until;
             if is_new {
                 *known = until;

@@ -20,7 +20,7 @@ use crate::{
 const ALL: usize = SHARDS as usize;
 
 /// Waits until all that a member has logged so far is in runs.
-pub(crate) fn until_archived(world: &World, member: &Member) {
+fn until_archived(world: &World, member: &Member) {
     // What checkpoints have written is archived.
     member.store().checkpoint().unwrap();
     let (session, upto) = (member.session().number, member.store().checkpointed().get());
@@ -141,13 +141,16 @@ fn what_follows_a_run_in_the_log_is_read_without_it() {
         put(&first, &db, b"later");
         sleep(Duration::from_millis(300));
     }
+    // This one is in no run.
+    db.exec("INSERT INTO t VALUES (?1)", [203]).unwrap();
+    put(&first, &db, b"last");
     drop(db);
     drop(first);
     let second = world.join(world.home("second")).unwrap();
     until(|| second.serves(SHARD));
     let db = open(&second);
     let count = db.exec("SELECT count(*) FROM t", ()).unwrap();
-    assert_eq!(count.all::<i64>().unwrap(), [203]);
+    assert_eq!(count.all::<i64>().unwrap(), [204]);
 }
 
 /// The files of runs in the object store.
