@@ -3,6 +3,9 @@
 //! Contract: what a connection has received of a head beyond [`limits::FREE_HEAD`], which the charge of the connection
 //! covers, is charged until its request has ended: the parsed head refers to the buffer. While the budget is used up, a
 //! connection with a longer head is closed. HTTP/2 itself bounds heads, below that length.
+//!
+//! The read that ends a head may have the beginning of its body, and so be longer than the head: it is never refused, only a
+//! further one.
 
 use std::{io, sync::Arc};
 
@@ -56,12 +59,13 @@ impl ArrivingHead {
         if self.is_complete {
             self.release();
         }
+        let is_long = self.bytes > limits::FREE_HEAD;
         self.bytes += bytes;
         let charged = self.bytes.saturating_sub(limits::FREE_HEAD) as u64;
         let (Some(charge), Some(budget)) = (&mut self.charge, &self.budget) else {
             return Ok(());
         };
-        if charged > 0 && budget.is_over() {
+        if is_long && budget.is_over() {
             budget.count_refusal(MemoryUse::Connections);
             return Err(io::Error::new(
                 io::ErrorKind::OutOfMemory,
@@ -80,5 +84,23 @@ impl ArrivingHead {
         if let Some(charge) = &mut self.charge {
             charge.resize(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_storage::MemoryBudget;
+
+    use super::*;
+
+    #[test]
+    fn the_read_that_makes_a_head_long_may_be_its_last() {
+        let memory = MemoryBudget::new(1 << 20).account();
+        let _other = memory.charge(MemoryUse::Bodies, 2 << 20);
+        let mut head = ArrivingHead::new(Activity::new(), Some(&memory));
+        // Such as a short head with the beginning of its body.
+        head.arrived(limits::FREE_HEAD + 24).unwrap();
+        let refused = head.arrived(1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
     }
 }

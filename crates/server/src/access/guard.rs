@@ -214,9 +214,16 @@ impl Access {
         run: impl Future<Output = Response>,
     ) -> Response {
         let access = self.clone();
-        let begun = blocking(move || access.store().begin(&operation)).await;
-        let id = match begun {
-            Ok(id) => id,
+        let begun = blocking(move || {
+            let id = access.store().begin(&operation)?;
+            // From now on the row gets an outcome, even if the client has gone meanwhile.
+            Ok(OpenRow {
+                access,
+                id: Some(id),
+            })
+        });
+        let mut open = match begun.await {
+            Ok(open) => open,
             Err(error) => {
                 tracing::error!(%error, "cannot write the audit log; rejected an operation");
                 return ApiError::new(
@@ -227,15 +234,12 @@ impl Access {
                 .into_response();
             }
         };
-        let mut open = OpenRow {
-            access: self.clone(),
-            id: Some(id),
-        };
         let response = run.await;
-        open.id = None;
-        let (access, outcome) = (self.clone(), response.status().as_str().to_owned());
-        if let Err(error) = blocking(move || access.store().end(id, &outcome)).await {
-            tracing::error!(%error, id, "cannot record the outcome of an operation in the audit log");
+        if let Some(id) = open.id.take() {
+            let (access, outcome) = (self.clone(), response.status().as_str().to_owned());
+            if let Err(error) = blocking(move || access.store().end(id, &outcome)).await {
+                tracing::error!(%error, id, "cannot record the outcome of an operation in the audit log");
+            }
         }
         response
     }

@@ -127,6 +127,39 @@ async fn a_change_whose_client_goes_has_an_outcome() {
 }
 
 #[tokio::test]
+async fn a_change_whose_client_goes_while_it_is_recorded_has_an_outcome() {
+    let world = World::new();
+    let token = world.token(Role::Operate, |_| {});
+    let host = world.host().await;
+    let admin = host.admin_addr().unwrap();
+    host.env()
+        .object::<Counter>()
+        .get_by_name("a")
+        .add()
+        .await
+        .unwrap();
+    let mut file = rusqlite::Connection::open(world.dir.path().join("access.db")).unwrap();
+    let behavior = rusqlite::TransactionBehavior::Immediate;
+    let writer = file.transaction_with_behavior(behavior).unwrap();
+    let request = format!(
+        "POST /objects/Counter/a/components/hall/wait HTTP/1.1\r\nhost: {admin}\r\nauthorization: Bearer {token}\r\n\
+         content-length: 0\r\n\r\n"
+    );
+    let stream = connect(admin, &request).await;
+    // Its row waits for the other writer, and then its client is gone.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    reset(stream);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(writer);
+    let outcome = until("an outcome", async || {
+        let rows = world.store.audit(None, 1).unwrap();
+        rows.into_iter().next().and_then(|row| row.outcome)
+    });
+    assert_eq!(outcome.await, "gone");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_change_does_not_wait_for_another_change_s_audit_row() {
     let world = World::new();
     let token = world.token(Role::Admin, |_| {});
