@@ -120,6 +120,23 @@ async fn unfinished_bodies_are_bounded_together_and_refused_with_retry_after() {
 }
 
 #[tokio::test]
+async fn a_head_that_comes_with_a_part_of_its_body_is_refused_with_an_answer() {
+    let host = host(4 * MIB).await;
+    let memory = host.memory().account();
+    let _others = memory.charge(MemoryUse::Bodies, 8 * MIB as u64);
+    let head = format!(
+        "POST /json/length HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {MIB}\r\n\r\n\"{}",
+        "x".repeat(64 << 10)
+    );
+    let mut client = connect(host.addr(), &head).await;
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 503");
+    drop(client);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn unread_answers_are_bounded_together_and_reported() {
     // More than the system keeps for a connection.
     const ANSWER: usize = 12 * MIB;
