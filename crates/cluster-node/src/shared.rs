@@ -55,6 +55,7 @@ pub(crate) struct Shared {
     /// Where runs are.
     pub(crate) object_store: abide_history::Store,
     pub(crate) runs: Runs,
+    /// Set before the store fails. Afterwards the end is known.
     is_ending: AtomicBool,
     end: watch::Sender<Option<End>>,
     /// When the session's lease ends, in milliseconds by [`now`](crate::now). 0 if it has none, leaves, or has ended.

@@ -35,8 +35,8 @@ pub struct OutboxOptions {
     /// How long messages and their dedup keys are kept after they were sent, canceled or discarded. Default 7 days.
     /// Dead letters are kept until an operator decides.
     pub keep_finished: Duration,
-    /// Messages that may be queued, beside those that are being sent; then enqueuing is refused as overload. Fan-outs wait while half as many are queued.
-    /// Default 1,000,000.
+    /// Messages that may be queued, beside those that are being sent; then enqueuing is refused as overload. Fan-outs wait while
+    /// half as many are queued. Default 1,000,000.
     pub max_queued: i64,
     /// Bytes of a payload. Default and maximum: 1 MiB.
     pub max_payload_bytes: usize,

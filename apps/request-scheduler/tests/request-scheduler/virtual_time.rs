@@ -221,8 +221,8 @@ async fn runs_that_a_receiver_refuses_for_long_are_bounded() {
     let world = World::at("2026-01-01T00:00:00Z");
     let minutely = r#"{"url":"https://a.example/refuse","triggerEverySeconds":1,"retryAfterSeconds":[604800]}"#;
     world.put("minutely", minutely).await;
+    // As many may wait, and the newest may be on its way.
     let most = request_scheduler::limits::MAX_OPEN_RUNS;
-    // The newest run may be on its way.
     for _ in 0..most + 20 {
         world.clock.advance(Duration::from_secs(1));
         let runs = world.request("minutely").show().await.unwrap();

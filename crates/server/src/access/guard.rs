@@ -28,6 +28,7 @@ use http::{
     header::{AUTHORIZATION, WWW_AUTHENTICATE},
     request::Parts,
 };
+use tokio::{runtime::Handle, task::JoinHandle};
 
 use super::{
     AccessError, AccessStore, Caller, CreatedToken, LocalUser, Need, NewToken, Operation, Route,
@@ -214,15 +215,7 @@ impl Access {
         run: impl Future<Output = Response>,
     ) -> Response {
         let access = self.clone();
-        let begun = blocking(move || {
-            let id = access.store().begin(&operation)?;
-            // From now on the row gets an outcome, even if the client has gone meanwhile.
-            Ok(OpenRow {
-                access,
-                id: Some(id),
-            })
-        });
-        let mut open = match begun.await {
+        let open = match blocking(move || OpenRow::begin(access, &operation)).await {
             Ok(open) => open,
             Err(error) => {
                 tracing::error!(%error, "cannot write the audit log; rejected an operation");
@@ -235,12 +228,7 @@ impl Access {
             }
         };
         let response = run.await;
-        if let Some(id) = open.id.take() {
-            let (access, outcome) = (self.clone(), response.status().as_str().to_owned());
-            if let Err(error) = blocking(move || access.store().end(id, &outcome)).await {
-                tracing::error!(%error, id, "cannot record the outcome of an operation in the audit log");
-            }
-        }
+        open.end(response.status().as_str()).await;
         response
     }
 
@@ -361,23 +349,43 @@ fn has_expired(token: &Token) -> bool {
     token.expires.is_some_and(|at| at <= SystemTime::now())
 }
 
-/// A row of the audit log whose operation is running. If its client does not wait for the answer, the row records that.
+/// A row of the audit log whose operation is running. If its client does not wait for the answer, the row records that: from the moment
+/// at which it is written, since the client can be gone by then.
 struct OpenRow {
     access: Access,
     id: Option<i64>,
 }
 
-impl Drop for OpenRow {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else {
-            return;
-        };
-        let access = self.access.clone();
-        runtime.spawn_blocking(move || {
-            if let Err(error) = access.store().end(id, GONE) {
+impl OpenRow {
+    /// Blocks.
+    fn begin(access: Access, operation: &Operation) -> Result<Self, AccessError> {
+        let id = Some(access.store().begin(operation)?);
+        Ok(Self { access, id })
+    }
+
+    async fn end(mut self, outcome: &str) {
+        if let Some(recording) = self.record(outcome) {
+            // It logs its errors.
+            let _ = recording.await;
+        }
+    }
+
+    /// Begins to record the outcome, once. `None` outside of a runtime.
+    fn record(&mut self, outcome: &str) -> Option<JoinHandle<()>> {
+        let id = self.id.take()?;
+        let runtime = Handle::try_current().ok()?;
+        let (access, outcome) = (self.access.clone(), outcome.to_owned());
+        Some(runtime.spawn_blocking(move || {
+            if let Err(error) = access.store().end(id, &outcome) {
                 tracing::error!(%error, id, "cannot record the outcome of an operation in the audit log");
             }
-        });
+        }))
+    }
+}
+
+impl Drop for OpenRow {
+    fn drop(&mut self) {
+        self.record(GONE);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The audit log: a change is in it before it is made, even if its client leaves.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use abide::{
     ClassOptions, Host,
@@ -97,6 +97,14 @@ async fn a_row_has_a_bound() {
     host.shutdown().await.unwrap();
 }
 
+/// A change that does not end.
+fn waiting(admin: SocketAddr, token: &str) -> String {
+    format!(
+        "POST /objects/Counter/a/components/hall/wait HTTP/1.1\r\nhost: {admin}\r\nauthorization: Bearer {token}\r\n\
+         content-length: 0\r\n\r\n"
+    )
+}
+
 #[tokio::test]
 async fn a_change_whose_client_goes_has_an_outcome() {
     let world = World::new();
@@ -105,11 +113,7 @@ async fn a_change_whose_client_goes_has_an_outcome() {
     let admin = host.admin_addr().unwrap();
     let counter = host.env().object::<Counter>().get_by_name("a");
     counter.add().await.unwrap();
-    let request = format!(
-        "POST /objects/Counter/a/components/hall/wait HTTP/1.1\r\nhost: {admin}\r\nauthorization: Bearer {token}\r\n\
-         content-length: 0\r\n\r\n"
-    );
-    let stream = connect(admin, &request).await;
+    let stream = connect(admin, &waiting(admin, &token)).await;
     let outcome = || {
         world
             .store
@@ -132,20 +136,12 @@ async fn a_change_whose_client_goes_while_it_is_recorded_has_an_outcome() {
     let token = world.token(Role::Operate, |_| {});
     let host = world.host().await;
     let admin = host.admin_addr().unwrap();
-    host.env()
-        .object::<Counter>()
-        .get_by_name("a")
-        .add()
-        .await
-        .unwrap();
+    let counter = host.env().object::<Counter>().get_by_name("a");
+    counter.add().await.unwrap();
     let mut file = rusqlite::Connection::open(world.dir.path().join("access.db")).unwrap();
     let behavior = rusqlite::TransactionBehavior::Immediate;
     let writer = file.transaction_with_behavior(behavior).unwrap();
-    let request = format!(
-        "POST /objects/Counter/a/components/hall/wait HTTP/1.1\r\nhost: {admin}\r\nauthorization: Bearer {token}\r\n\
-         content-length: 0\r\n\r\n"
-    );
-    let stream = connect(admin, &request).await;
+    let stream = connect(admin, &waiting(admin, &token)).await;
     // Its row waits for the other writer, and then its client is gone.
     tokio::time::sleep(Duration::from_millis(300)).await;
     reset(stream);
