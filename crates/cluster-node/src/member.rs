@@ -243,12 +243,12 @@ impl Member {
         self.shared.unarchived().clone()
     }
 
-    /// Why it has ended, if it has.
+    /// Why it has ended or ends, if it does. Known before its store fails for this reason.
     pub fn end(&self) -> Option<End> {
         self.shared.ended()
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended. Nothing is acknowledged afterwards.
     pub async fn ended(&self) -> End {
         self.shared.until_ended().await
     }

@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::Duration,
 };
@@ -55,9 +52,10 @@ pub(crate) struct Shared {
     /// Where runs are.
     pub(crate) object_store: abide_history::Store,
     pub(crate) runs: Runs,
-    /// Set before the store fails. Afterwards the end is known.
-    is_ending: AtomicBool,
-    end: watch::Sender<Option<End>>,
+    /// Known before the store fails: a program that finds it failed can tell why.
+    end: OnceLock<End>,
+    /// Told once the store has failed, so that nothing is acknowledged after it.
+    has_ended: watch::Sender<bool>,
     /// When the session's lease ends, in milliseconds by [`now`](crate::now). 0 if it has none, leaves, or has ended.
     leased_until: watch::Sender<u64>,
     /// The tables, as last seen.
@@ -102,8 +100,8 @@ impl Shared {
             store,
             database,
             reads,
-            is_ending: AtomicBool::new(false),
-            end: watch::Sender::new(None),
+            end: OnceLock::new(),
+            has_ended: watch::Sender::new(false),
             leased_until: watch::Sender::new(0),
             view: watch::Sender::new(View::default()),
             to_say: Notify::new(),
@@ -135,19 +133,19 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the member: nothing is acknowledged any more. The first end counts. It is known once the store has failed.
+    /// Ends the member: nothing is acknowledged any more. The first end counts.
     pub(crate) fn end(&self, end: End) {
-        if self.is_ending.swap(true, Ordering::AcqRel) {
+        let (why, has_left) = (end.to_string(), end == End::Left);
+        if self.end.set(end).is_err() {
             return;
         }
         self.leased_until.send_replace(0);
-        let why = end.to_string();
-        if end == End::Left {
+        if has_left {
             self.store.retire(&why);
         } else {
             self.store.fail(&why);
         }
-        self.end.send_replace(Some(end));
+        self.has_ended.send_replace(true);
     }
 
     /// Begins to leave: nothing is answered, and nothing more is adopted.
@@ -173,15 +171,16 @@ impl Shared {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The end, as soon as it has begun.
     pub(crate) fn ended(&self) -> Option<End> {
-        self.end.borrow().clone()
+        self.end.get().cloned()
     }
 
-    /// Waits for the end.
+    /// Waits until it has ended.
     pub(crate) async fn until_ended(&self) -> End {
-        let mut ends = self.end.subscribe();
-        let ended = ends.wait_for(Option::is_some).await;
-        ended.ok().and_then(|end| end.clone()).unwrap_or(End::Left)
+        let mut has_ended = self.has_ended.subscribe();
+        let _ = has_ended.wait_for(|has_ended| *has_ended).await;
+        self.ended().unwrap_or(End::Left)
     }
 
     /// Takes what has become of a statement. Returns how far the session's log is durable, unless the session has ended.
@@ -211,8 +210,8 @@ impl Shared {
         let until = session.leased_until();
         let until = until.map_or(0, |until| until.as_millis() as u64);
         self.leased_until.send_if_modified(|known| {
-            // Under the lock of `leased_until`, which the end takes after this.
-            let is_over = self.is_ending.load(Ordering::Acquire);
+            // Under the lock of `leased_until`, which the end takes once it is known.
+            let is_over = self.ended().is_some();
             let is_new = !is_over && *known != until;
             if is_new {
                 *known = until;

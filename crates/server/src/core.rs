@@ -204,12 +204,12 @@ impl Core {
         }
     }
 
-    /// Returns once the node is no longer a part of its cluster, with the reason.
-    pub(crate) async fn excluded(&self) -> String {
-        match &self.membership {
-            Some(membership) => membership.ended().await,
-            None => std::future::pending().await,
-        }
+    /// Returns once nothing is acknowledged any more, with the reason.
+    pub(crate) async fn failed(&self) -> HostError {
+        self.node.wait_failed().await;
+        // The end of a node's part in a cluster fails its log, and is known before.
+        let end = self.membership.as_ref().and_then(Membership::end);
+        end.map_or(HostError::LogFailed, HostError::Cluster)
     }
 
     pub(crate) async fn run_start_hooks(self, hooks: Vec<StartHook>) -> Result<Self, HostError> {

@@ -332,18 +332,11 @@ pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
     };
     announce(&host);
     let name = tokio::select! {
-        // The end of a node's part in a cluster fails its log.
-        biased;
-        why = host.core.excluded() => {
-            tracing::error!("{why}");
-            let _ = tokio::time::timeout(limits::FAILED_LOG_GRACE * 2, host.stop(limits::FAILED_LOG_GRACE)).await;
-            return Err(HostError::Cluster(why));
-        }
-        () = host.core.node.wait_failed() => {
-            tracing::error!("the commit log could not be written; stopping: restart to recover");
+        failure = host.core.failed() => {
+            tracing::error!("{failure}");
             // The log is closed permanently: a clean shutdown is not possible, and nothing acknowledged depends on it.
             let _ = tokio::time::timeout(limits::FAILED_LOG_GRACE * 2, host.stop(limits::FAILED_LOG_GRACE)).await;
-            return Err(HostError::LogFailed);
+            return Err(failure);
         }
         why = host.core.superseded() => {
             tracing::error!("{why}");

@@ -327,8 +327,8 @@ fn a_member_that_is_fenced_acknowledges_nothing_more() {
     world.runtime.block_on(begun).unwrap().unwrap();
     db.kv_put("k", b"second").unwrap();
     let late = db.commit().unwrap().unwrap();
-    until(|| member.end().is_some());
-    assert_eq!(member.end(), Some(End::Session(Ended::Fenced)));
+    let end = world.runtime.block_on(member.ended());
+    assert_eq!(end, End::Session(Ended::Fenced));
     assert!(member.store().durable() < late && member.store().failed());
     assert!(!member.may_release(SHARD, Duration::ZERO));
     drop(db);

@@ -54,10 +54,6 @@ impl Membership {
         match self.0 {}
     }
 
-    pub(crate) async fn ended(&self) -> String {
-        match self.0 {}
-    }
-
     pub(crate) async fn leave(&self) {
         match self.0 {}
     }

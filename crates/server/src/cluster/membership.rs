@@ -104,10 +104,6 @@ impl Membership {
         self.0.member.end().map(|end| told(&end))
     }
 
-    pub(crate) async fn ended(&self) -> String {
-        told(&self.0.member.ended().await)
-    }
-
     /// Gives all shards away, unless the node is no longer a part of the cluster.
     pub(crate) async fn leave(&self) {
         if self.end().is_none() && !self.0.member.leave().await {
