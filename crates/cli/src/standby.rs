@@ -12,6 +12,7 @@ use std::{
 };
 
 use abide::history::{Download, Error as HistoryError, Store as Copies};
+use abide_storage::{FETCHED_FILE, STANDBY_LOCK};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use jiff::SignedDuration;
@@ -24,9 +25,6 @@ use crate::{
     backup::{CopyArgs, PlaceArgs, runtime},
     data::{DataArgs, time},
 };
-
-/// The name of the lock.
-const LOCK: &str = "standby.lock";
 
 /// How often the standby looks for a request to promote it.
 const LOOK: Duration = Duration::from_millis(100);
@@ -82,7 +80,7 @@ pub(crate) struct Held {
 impl Held {
     /// The directory is restored: removes what only the restore needed.
     pub(crate) fn end(self) -> io::Result<()> {
-        for name in ["fetched.json", LOCK] {
+        for name in [FETCHED_FILE, STANDBY_LOCK] {
             match fs::remove_file(self.archive.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -103,7 +101,7 @@ impl Standby {
     }
 
     fn lock_path(&self) -> PathBuf {
-        self.archive.join(LOCK)
+        self.archive.join(STANDBY_LOCK)
     }
 
     /// Takes the lock; `None` if another process has it.

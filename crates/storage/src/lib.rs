@@ -221,7 +221,7 @@ pub use params::{Param, Params, ParamsFromIter, ToSql, ToSqlError, Value, params
 pub use proof::{Comparison, CopiedArchive, Fingerprint};
 pub use quarantine::QuarantinedObject;
 pub use random::SplitMix64;
-pub use recovery::NODE_FILE;
+pub use recovery::{FETCHED_FILE, NODE_FILE, STANDBY_LOCK};
 pub use remote_runs::RemoteRuns;
 pub use repair::{Repair, Repaired};
 pub use restore::{

@@ -12,7 +12,7 @@ const TEST: Duration = Duration::from_mins(10);
 pub const PATIENCE_VARIABLE: &str = "ABIDE_TEST_PATIENCE";
 
 /// [`PATIENCE`], or the value of [`PATIENCE_VARIABLE`].
-fn patience() -> Duration {
+pub(crate) fn patience() -> Duration {
     let seconds = std::env::var(PATIENCE_VARIABLE).ok();
     let seconds = seconds.and_then(|seconds| seconds.parse().ok());
     seconds.map_or(PATIENCE, Duration::from_secs)

@@ -4,11 +4,13 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Client, Version, neutral};
+use crate::{Client, Version, neutral, patience::patience};
 
 /// A server program and its data directory.
 #[derive(Clone, Debug)]
@@ -237,12 +239,25 @@ pub fn refused(mut command: Command) -> (ExitStatus, String) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let mut said = String::new();
-    child
-        .stderr
-        .take()
-        .expect("stderr is piped")
-        .read_to_string(&mut said)
-        .expect("stderr is text");
-    (child.wait().expect("the process is reaped"), said)
+    let mut stderr = child.stderr.take().expect("stderr is piped");
+    let said = thread::spawn(move || {
+        let mut said = String::new();
+        let read = stderr.read_to_string(&mut said);
+        read.map(|_| said).expect("stderr is text")
+    });
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("the process is reaped") {
+            break Some(status);
+        }
+        if begun.elapsed() > patience() {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let said = said.join().expect("stderr is read");
+    let status = status.unwrap_or_else(|| panic!("it runs, and was to be refused: {said}"));
+    (status, said)
 }

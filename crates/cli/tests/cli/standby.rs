@@ -194,6 +194,9 @@ async fn a_standby_is_stopped_and_started_and_waits_for_a_history() {
     let world = World::new();
     let mut standby = Standby::start(&world, "1");
     standby.until_it_says("there is no history").await;
+    // It has no run yet.
+    let (_, said) = refused(world.program("1").command());
+    assert!(said.contains("abide promote"), "{said}");
     let server = world.program("0").start();
     put(&server, 1, 1).await;
     copied(&server).await;

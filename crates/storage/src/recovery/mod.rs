@@ -48,6 +48,14 @@ use std::sync::Arc;
 /// refuses it.
 pub const NODE_FILE: &str = "node.json";
 
+/// The file in a standby's directory of runs that the standby locks with `flock`. While it does, [`Store::open`](crate::Store::open)
+/// refuses the directory.
+pub const STANDBY_LOCK: &str = "standby.lock";
+
+/// The file in a directory of runs that says which ones are downloaded. [`Store::open`](crate::Store::open) refuses a directory that has it
+/// and is no data directory.
+pub const FETCHED_FILE: &str = "fetched.json";
+
 pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Arc<Engine>> {
     let failed = |error| {
         Error::io(
@@ -182,6 +190,24 @@ fn manifest(
     }
 }
 
+/// Returns whether a standby uses the directory of runs, which may have none yet, or has used it.
+fn is_standbys(disk: &dyn Disk, archive_dir: &Path) -> std::io::Result<bool> {
+    let files = disk.list(archive_dir)?;
+    let has = |name: &str| files.iter().any(|file| file == name);
+    if has(FETCHED_FILE) {
+        return Ok(true);
+    }
+    if !has(STANDBY_LOCK) {
+        return Ok(false);
+    }
+    match disk.lock(&archive_dir.join(STANDBY_LOCK)) {
+        // It is left of a restore that has failed.
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Initializes the manifest of an empty directory.
 fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) -> Result<Manifest> {
     let failed = |error| {
@@ -196,12 +222,14 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
     let has_runs = files(&archive_dir)?
         .iter()
         .any(|name| archive::is_own(name));
+    let is_standbys = is_standbys(disk, &archive_dir).map_err(failed)?;
     let objects_dir = dir.join("objects");
     let tail_dir = dir.join(restore_directory::TAIL_DIR);
     for (used, has_files) in [
         (log_dir, !files(log_dir)?.is_empty()),
         (&objects_dir, !files(&objects_dir)?.is_empty()),
         (&archive_dir, has_runs),
+        (&archive_dir, is_standbys),
         (&tail_dir, !files(&tail_dir)?.is_empty()),
     ] {
         if has_files {
